@@ -1,0 +1,106 @@
+"""The list of cases of a comparison run: what is measured, at which sizes and batches."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+PROBLEMS = ("tsp", "cvrp")
+SIZES = (20, 50, 100)
+NEW, PUBLISHED = "new", "published"
+
+TITLES = {
+    "am_train": "Attention Model: one training step (sampling, REINFORCE, Adam)",
+    "pomo_train": "POMO: one training step (all starts, shared baseline, Adam)",
+    "greedy": "Greedy inference",
+    "multistart_greedy": "Multi-start greedy inference (all starts)",
+    "latency": "Latency: one instance, greedy",
+    "env_rollout": "Environment alone: rollout of a random policy",
+    "peak_memory": "Peak memory of a POMO training step",
+    "import_time": "Start-up: wall time of a fresh process",
+}
+BATCH = {
+    "am_train": 512,
+    "pomo_train": 64,
+    "greedy": 512,
+    "multistart_greedy": 64,
+    "latency": 1,
+    "env_rollout": 512,
+    "peak_memory": 64,
+}
+QUICK_BATCH = {**BATCH, "am_train": 64, "pomo_train": 8, "greedy": 64, "multistart_greedy": 8}
+QUICK_BATCH |= {"env_rollout": 64, "peak_memory": 8}
+KIND = {"latency": "greedy", "peak_memory": "pomo_train"}  # worker kind where it differs
+FIXED_SIZES = {"env_rollout": (50,), "peak_memory": (100,)}
+INNER = {"latency": 5}
+
+# label -> arguments after the interpreter, or after the console script `rl4co`
+IMPORT_COMMANDS: dict[str, list[str]] = {
+    "import rl4co": ["-c", "import rl4co"],
+    "from rl4co.envs import TSPEnv": ["-c", "from rl4co.envs import TSPEnv"],
+    "import torchrl": ["-c", "import torchrl"],
+    "rl4co --help": ["--help"],
+    "rl4co list": ["list"],
+}
+
+
+@dataclass(frozen=True)
+class Case:
+    """One row of a table: the same work for both contenders."""
+
+    name: str
+    label: str
+    problem: str = ""
+    size: int = 0
+    batch: int = 0
+    # arguments that only the new package has; given to that contender alone
+    new_policy_kwargs: dict[str, Any] = field(default_factory=dict)
+
+    def spec(self, contender: str) -> dict[str, Any]:
+        """What the worker of a contender is asked to set up."""
+        return {
+            "kind": KIND.get(self.name, self.name),
+            "problem": self.problem,
+            "size": self.size,
+            "batch": self.batch,
+            "inner": INNER.get(self.name, 1),
+            "policy_kwargs": self.new_policy_kwargs if contender == NEW else {},
+        }
+
+    def as_dict(self) -> dict[str, Any]:
+        """Fields for the results file."""
+        return asdict(self)
+
+
+def plan(
+    names: list[str],
+    problems: list[str],
+    sizes: list[int] | None = None,
+    replay_chunk: int = 16,
+    quick: bool = False,
+) -> list[Case]:
+    """Cases of a run, in the order of the tables.
+
+    Args:
+        names: keys of `TITLES`.
+        problems: `tsp`, `cvrp`.
+        sizes: numbers of customers; None means the default sizes of each case.
+        replay_chunk: steps per chunk of the second peak-memory row (0: leave that row out).
+        quick: one small size and small batches, to see that everything runs.
+    """
+    cases: list[Case] = []
+    for name in names:
+        if name == "import_time":
+            cases += [Case(name, label) for label in IMPORT_COMMANDS]
+            continue
+        defaults = (20,) if quick else FIXED_SIZES.get(name, SIZES)
+        batch = (QUICK_BATCH if quick else BATCH)[name]
+        for problem in problems:
+            for size in sizes or defaults:
+                label = f"{problem.upper()} {size}"
+                cases.append(Case(name, label, problem, size, batch))
+                if name == "peak_memory" and replay_chunk:
+                    chunk = {"replay_chunk": replay_chunk}
+                    chunked = f"{label}, new with replay_chunk={replay_chunk}"
+                    cases.append(Case(name, chunked, problem, size, batch, chunk))
+    return cases

@@ -1,0 +1,353 @@
+"""One contender of a comparison: a process that sets up a case and times single repetitions.
+
+The same file runs in the environment of either package and uses only their common public API.
+It speaks JSON, one object per line: requests on stdin, one answer each on stdout. Everything
+that a library prints goes to stderr.
+
+    {"command": "hello"}                    versions, threads, the set-up hook that was called
+    {"command": "setup", "spec": {...}}     build environment, policy and instances of a case
+    {"command": "run"}                      one timed repetition
+    {"command": "gemm", "shapes": [[m, k, n], ...]}   rates of matrix products
+
+It is started by path (`python benchmarks/worker.py`), never as a module: with `-m` the folder
+that holds this repository would come first on the import path, in both environments.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import itertools
+import json
+import os
+import platform
+import resource
+import sys
+import time
+import traceback
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, TextIO
+
+import torch
+
+from torch import Tensor
+
+DEFAULT_HOOK = "rl4co.training.memory:tune_allocator"
+CVRP_CAPACITY = {10: 20.0, 20: 30.0, 50: 40.0, 100: 50.0}
+POMO_SETTINGS = {
+    "num_encoder_layers": 6,
+    "normalization": "instance",
+    "use_graph_context": False,
+}
+POOL = 4  # different batches of instances, used in turn
+
+
+@dataclass(frozen=True)
+class Spec:
+    """What to run. Comes from the driver as JSON, the same for both contenders."""
+
+    kind: str
+    problem: str
+    size: int
+    batch: int
+    inner: int = 1  # calls per timed repetition; the time of one is reported
+    seed: int = 1234
+    policy_kwargs: dict[str, Any] = field(default_factory=dict)
+
+
+Instances = dict[str, Tensor]
+Step = Callable[[Any], int]  # instances (TensorDict) -> number of decoding steps
+
+
+def make_instances(problem: str, size: int, batch: int, seed: int) -> Instances:
+    """Uniform instances that do not depend on either package's generator.
+
+    Shapes: locs [B, n, 2], depot [B, 2], demand [B, n] (divided by capacity), capacity [B, 1].
+    """
+    rng = torch.Generator().manual_seed(seed)
+    locs = torch.rand(batch, size, 2, generator=rng)
+    if problem == "tsp":
+        return {"locs": locs}
+    if problem == "cvrp":
+        if size not in CVRP_CAPACITY:
+            raise ValueError(f"expected a CVRP size in {list(CVRP_CAPACITY)}, got {size}")
+        capacity = CVRP_CAPACITY[size]
+        return {
+            "locs": locs,
+            "depot": torch.rand(batch, 2, generator=rng),
+            "demand": torch.randint(1, 10, (batch, size), generator=rng) / capacity,
+            "capacity": torch.full((batch, 1), capacity),
+        }
+    raise ValueError(f"expected a problem tsp or cvrp, got {problem!r}")
+
+
+def package(name: str) -> Any:
+    """Module of the rl4co that is installed here; untyped, because two packages fit the name."""
+    return importlib.import_module(f"rl4co.{name}")
+
+
+def make_env(spec: Spec) -> Any:
+    """Environment of the package that is installed here."""
+    return package("envs").get_env(spec.problem, generator_params={"num_loc": spec.size})
+
+
+def make_policy(spec: Spec, settings: dict[str, Any]) -> Any:
+    """Attention Model policy; every extra argument must be one that the package really has."""
+    options = {**settings, **spec.policy_kwargs}
+    policy = package("models").AttentionModelPolicy(env_name=spec.problem, **options)
+    for name in spec.policy_kwargs:
+        # the published constructor swallows unknown names, which would label a row wrongly
+        if not hasattr(policy, name):
+            raise ValueError(f"expected a policy with {name!r}, got one without it")
+    return policy
+
+
+def am_train(spec: Spec) -> Step:
+    """REINFORCE step of the Attention Model with the batch mean as baseline."""
+    env, policy = make_env(spec), make_policy(spec, {})
+    policy.train()
+    optimizer = torch.optim.Adam(policy.parameters(), lr=1e-4)
+
+    def step(instances: Any) -> int:
+        out = policy(env.reset(instances), env, phase="train", decode_type="sampling")
+        advantage = (out["reward"] - out["reward"].mean()).detach()  # [B]
+        loss = -(advantage * out["log_likelihood"]).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        return int(out["actions"].shape[-1])
+
+    return step
+
+
+def pomo_train(spec: Spec) -> Step:
+    """POMO step: one start per node, the mean over the starts of an instance as baseline."""
+    env, policy = make_env(spec), make_policy(spec, POMO_SETTINGS)
+    policy.train()
+    optimizer = torch.optim.Adam(policy.parameters(), lr=1e-4)
+
+    def step(instances: Any) -> int:
+        out = policy(
+            env.reset(instances),
+            env,
+            phase="train",
+            decode_type="multistart_sampling",
+            num_starts=spec.size,
+        )
+        reward = out["reward"].view(spec.size, -1)  # [S, B], starts outermost
+        log_likelihood = out["log_likelihood"].view(spec.size, -1)  # [S, B]
+        advantage = (reward - reward.mean(0, keepdim=True)).detach()
+        loss = -(advantage * log_likelihood).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        return int(out["actions"].shape[-1])
+
+    return step
+
+
+def greedy(spec: Spec) -> Step:
+    """Greedy decoding without gradients."""
+    env, policy = make_env(spec), make_policy(spec, {})
+    policy.eval()
+
+    def step(instances: Any) -> int:
+        with torch.inference_mode():
+            out = policy(env.reset(instances), env, phase="test", decode_type="greedy")
+        return int(out["actions"].shape[-1])
+
+    return step
+
+
+def multistart_greedy(spec: Spec) -> Step:
+    """Greedy decoding from every node with the POMO policy, without gradients."""
+    env, policy = make_env(spec), make_policy(spec, POMO_SETTINGS)
+    policy.eval()
+
+    def step(instances: Any) -> int:
+        with torch.inference_mode():
+            out = policy(
+                env.reset(instances),
+                env,
+                phase="test",
+                decode_type="multistart_greedy",
+                num_starts=spec.size,
+            )
+        return int(out["actions"].shape[-1])
+
+    return step
+
+
+def env_rollout(spec: Spec) -> Step:
+    """Random rollout of the environment alone, no policy network."""
+    decoding, env = package("utils.decoding"), make_env(spec)
+
+    def step(instances: Any) -> int:
+        _, _, actions = decoding.rollout(env, env.reset(instances), decoding.random_policy)
+        return int(actions.shape[-1])
+
+    return step
+
+
+KINDS: dict[str, Callable[[Spec], Step]] = {
+    "am_train": am_train,
+    "pomo_train": pomo_train,
+    "greedy": greedy,
+    "multistart_greedy": multistart_greedy,
+    "env_rollout": env_rollout,
+}
+
+
+def peak_rss_mib() -> float:
+    """Highest resident memory of this process so far, in MiB."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak / 2**20 if sys.platform == "darwin" else peak / 2**10
+
+
+def gemm_rate(m: int, k: int, n: int, repeats: int) -> float:
+    """Best observed float32 rate of an [m, k] x [k, n] product, in GFLOP/s."""
+    left, right, out = torch.rand(m, k), torch.rand(k, n), torch.empty(m, n)
+    torch.mm(left, right, out=out)
+    best = float("inf")
+    for _ in range(repeats):
+        start = time.perf_counter()
+        torch.mm(left, right, out=out)
+        best = min(best, time.perf_counter() - start)
+    return 2 * m * k * n / best / 1e9
+
+
+def call_hook(hook: str) -> str:
+    """Call the process set-up hook `module:function` and say which one ran.
+
+    `auto` means the allocator setting of this package's trainer if the installed package has it.
+    """
+    if hook == "none":
+        return "none"
+    name = DEFAULT_HOOK if hook == "auto" else hook
+    module_name, _, function = name.partition(":")
+    try:
+        module = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        # only the absence of the hook's own module is expected, not a broken import inside it
+        if hook == "auto" and error.name is not None and module_name.startswith(error.name):
+            return "none"
+        raise
+    getattr(module, function)()
+    return name
+
+
+class Worker:
+    """State between requests: the case that was set up."""
+
+    def __init__(self, hook: str) -> None:
+        self.hook = hook
+        self.spec: Spec | None = None
+        self.step: Step | None = None
+        self.pool: itertools.cycle[Instances] | None = None
+
+    def hello(self) -> dict[str, Any]:
+        """Facts about this process that belong next to the numbers."""
+        import rl4co
+
+        return {
+            "rl4co": str(getattr(rl4co, "__version__", "unknown")),
+            "package_folder": os.path.dirname(str(rl4co.__file__)),
+            "torch": torch.__version__,
+            "python": platform.python_version(),
+            "threads": torch.get_num_threads(),
+            "hook": self.hook,
+        }
+
+    def setup(self, spec: dict[str, Any]) -> dict[str, Any]:
+        """Build environment, policy and instances."""
+        self.spec = Spec(**spec)
+        torch.manual_seed(self.spec.seed)  # before the policy: its initial weights
+        self.step = KINDS[self.spec.kind](self.spec)
+        torch.manual_seed(self.spec.seed)  # again: building an environment may reseed
+        batches = [
+            make_instances(self.spec.problem, self.spec.size, self.spec.batch, self.spec.seed + i)
+            for i in range(POOL)
+        ]
+        self.pool = itertools.cycle(batches)
+        return {}
+
+    def run(self) -> dict[str, Any]:
+        """One repetition: reset of the environment up to the end of the step, timed."""
+        from tensordict import TensorDict
+
+        if self.spec is None or self.step is None or self.pool is None:
+            raise RuntimeError("expected a case that was set up, got none; send 'setup' first")
+        batches = [
+            TensorDict(dict(next(self.pool)), batch_size=[self.spec.batch])
+            for _ in range(self.spec.inner)
+        ]
+        rss_before = peak_rss_mib()
+        start = time.perf_counter()
+        steps = [self.step(batch) for batch in batches]
+        seconds = time.perf_counter() - start
+        return {
+            "seconds": seconds / self.spec.inner,
+            "steps": sum(steps) / len(steps),
+            "peak_mib": peak_rss_mib() - rss_before,
+        }
+
+    def gemm(self, shapes: list[list[int]], repeats: int = 10) -> dict[str, Any]:
+        """Rates of matrix products of the given (m, k, n)."""
+        return {"gflops": [gemm_rate(m, k, n, repeats) for m, k, n in shapes]}
+
+    def handle(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Answer one request; an exception becomes an answer with an `error`."""
+        handlers: dict[str, Callable[..., dict[str, Any]]] = {
+            "hello": self.hello,
+            "setup": self.setup,
+            "run": self.run,
+            "gemm": self.gemm,
+        }
+        arguments = {key: value for key, value in request.items() if key != "command"}
+        try:
+            return handlers[request["command"]](**arguments)
+        except Exception as error:  # the driver turns it into a row of the table
+            traceback.print_exc(file=sys.stderr)
+            lines = str(error).strip().splitlines() or [""]
+            return {"error": f"{type(error).__name__}: {lines[0]}"[:200]}
+
+
+def private_stdout() -> TextIO:
+    """Keep the original stdout for the protocol and send all other output to stderr."""
+    protocol = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    return protocol
+
+
+def main() -> None:
+    """Serve requests until stdin closes."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--threads", type=int, required=True)
+    parser.add_argument(
+        "--setup",
+        default="none",
+        metavar="MODULE:FUNCTION",
+        help=f"function to call before anything else; 'auto' = {DEFAULT_HOOK} if importable",
+    )
+    parser.add_argument(
+        "--memory-gb",
+        type=float,
+        default=0.0,
+        help="refuse to allocate more: a clean error instead of a machine out of memory (0: off)",
+    )
+    arguments = parser.parse_args()
+    protocol = private_stdout()
+    if arguments.memory_gb > 0:
+        limit = int(arguments.memory_gb * 2**30)
+        resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
+    torch.set_num_threads(arguments.threads)
+    worker = Worker(call_hook(arguments.setup))
+    for line in sys.stdin:
+        protocol.write(json.dumps(worker.handle(json.loads(line))) + "\n")
+        protocol.flush()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Foundations: errors, registries, random streams, shapes and pure tensor functions."""

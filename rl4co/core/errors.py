@@ -1,0 +1,90 @@
+"""Every exception the library raises on purpose.
+
+Messages follow one grammar: *expected what, got what; do what*. Each class also derives from the
+built-in exception a caller would guess, so `except ValueError` keeps working.
+"""
+
+from __future__ import annotations
+
+import difflib
+
+from collections.abc import Iterable, Sequence
+
+
+class RL4COError(Exception):
+    """Base class of all errors raised by RL4CO."""
+
+
+class UnknownNameError(RL4COError, LookupError):
+    """A name that no registry, table or closed set knows.
+
+    Args:
+        kind: What was looked up, for the message ("environment", "decode type", ...).
+        name: The unknown name.
+        known: All valid names.
+    """
+
+    def __init__(self, kind: str, name: object, known: Iterable[str]) -> None:
+        self.kind, self.name, self.known = kind, name, sorted(known)
+        close = difflib.get_close_matches(str(name), self.known, n=1, cutoff=0.5)
+        hint = f"did you mean {close[0]!r}? " if close else ""
+        super().__init__(f"no {kind} {name!r}; {hint}known: {', '.join(self.known) or '(none)'}")
+
+
+class RegistryError(RL4COError, RuntimeError):
+    """Two definitions claim the same name, or a module does not register what its name promises."""
+
+
+class ConfigError(RL4COError, ValueError):
+    """A parameter or a combination of parameters that makes no sense."""
+
+
+class InvalidInstanceError(RL4COError, ValueError):
+    """An instance that breaks a rule of its problem (NaN, demand above capacity, wrong shape ...)."""
+
+
+class InvalidSolutionError(RL4COError, ValueError):
+    """A solution that violates a constraint.
+
+    Args:
+        constraint: Name of the violated constraint.
+        instances: Indices of the violating instances in the (flattened) batch.
+    """
+
+    def __init__(self, constraint: str, instances: Sequence[int], batch: int) -> None:
+        self.constraint, self.instances = constraint, list(instances)
+        super().__init__(
+            f"expected solutions that satisfy {constraint!r}, got {len(self.instances)} of {batch} "
+            f"that violate it (instances {format_indices(self.instances)})"
+        )
+
+
+class InvalidActionError(RL4COError, ValueError):
+    """An action that the mask forbids, or a state in which every action is forbidden."""
+
+
+class UnsupportedError(RL4COError, NotImplementedError):
+    """A combination of components that is not available, with the reason."""
+
+
+class FileFormatError(RL4COError, ValueError):
+    """A file that is truncated, foreign, or does not hold what was expected."""
+
+
+class MissingDependencyError(RL4COError, ImportError):
+    """An optional package that is not installed.
+
+    Args:
+        package: Name of the package on PyPI.
+        extra: RL4CO extra that brings it, if there is one.
+    """
+
+    def __init__(self, package: str, extra: str | None = None) -> None:
+        target = f"rl4co[{extra}]" if extra else package
+        super().__init__(f"{package} is not installed; run: pip install '{target}'")
+
+
+def format_indices(indices: Sequence[int], limit: int = 8) -> str:
+    """Indices as text, cut after `limit` entries."""
+    shown = ", ".join(str(i) for i in indices[:limit])
+    return shown + (f", ... {len(indices) - limit} more" if len(indices) > limit else "")

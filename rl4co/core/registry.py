@@ -1,0 +1,127 @@
+"""Registries: find a component by the name of its folder, import only the one asked for.
+
+A component registers itself where it is defined:
+
+    @ENVS.register("cvrp")
+    class CVRPEnv(RL4COEnvBase): ...
+
+The key must equal the name of the folder (or file) that holds it, which is how the registry finds
+it without a central list. Third-party packages contribute through entry points of the same group
+names (`rl4co.envs`, `rl4co.embeddings`, `rl4co.models`).
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+
+from collections.abc import Callable, Iterator, Mapping
+from importlib.metadata import entry_points
+from typing import Any, Generic, TypeVar
+
+from rl4co.core.errors import RegistryError, UnknownNameError
+
+T = TypeVar("T")
+D = TypeVar("D")
+
+
+class Registry(Mapping[str, T], Generic[T]):
+    """Name → component, discovered by folder name.
+
+    Args:
+        kind: What the entries are, for messages.
+        packages: Packages whose sub-modules are the candidates.
+        group: Entry-point group for third-party components.
+    """
+
+    def __init__(self, kind: str, packages: tuple[str, ...], group: str) -> None:
+        self.kind, self.packages, self.group = kind, packages, group
+        self._entries: dict[str, T] = {}
+
+    def register(self, name: str) -> Callable[[D], D]:
+        """Decorator that files an object under `name`."""
+
+        def add(entry: D) -> D:
+            known = self._entries.get(name)
+            # The same definition may be executed twice (module reload); another one may not.
+            if known is not None and _identity(known) != _identity(entry):
+                raise RegistryError(
+                    f"expected one {self.kind} named {name!r}, got {known!r} and {entry!r}; "
+                    "rename one of them"
+                )
+            self._entries[name] = entry  # type: ignore[assignment]
+            return entry
+
+        return add
+
+    def names(self) -> list[str]:
+        """All names, sorted; imports none of the components."""
+        return sorted({*self._entries, *self._modules(), *self._plugins()})
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """The component called `name`, or `default` if there is none (as `dict.get`)."""
+        return self[name] if name in self else default
+
+    def location(self, name: str) -> str:
+        """Dotted module path (or entry-point value) in which `name` is defined."""
+        if name in (modules := self._modules()):
+            return modules[name]
+        if name in (plugins := self._plugins()):
+            return plugins[name].value
+        if name in self._entries:
+            return self._entries[name].__module__
+        raise UnknownNameError(self.kind, name, self.names())
+
+    def __getitem__(self, name: str) -> T:
+        if name not in self._entries:
+            self._load(name)
+        return self._entries[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._entries or name in self._modules() or name in self._plugins()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.names())
+
+    def __len__(self) -> int:
+        return len(self.names())
+
+    def _load(self, name: str) -> None:
+        if name in (modules := self._modules()):
+            importlib.import_module(modules[name])
+            if name not in self._entries:
+                raise RegistryError(
+                    f"expected {modules[name]} to register the {self.kind} {name!r}, got nothing; "
+                    "the registered name must equal the module's name"
+                )
+        elif name in (plugins := self._plugins()):
+            entry = plugins[name].load()
+            self._entries.setdefault(name, entry)
+        else:
+            raise UnknownNameError(self.kind, name, self.names())
+
+    def _modules(self) -> dict[str, str]:
+        found = {}
+        for package in self.packages:
+            path = importlib.import_module(package).__path__
+            for module in pkgutil.iter_modules(path):
+                if not module.name.startswith("_"):
+                    found[module.name] = f"{package}.{module.name}"
+        return found
+
+    def _plugins(self) -> dict[str, Any]:
+        return {point.name: point for point in entry_points(group=self.group)}
+
+
+def _identity(entry: Any) -> tuple[str, str]:
+    return entry.__module__, entry.__qualname__
+
+
+_AREAS = ("routing", "scheduling", "eda", "graph")
+
+ENVS: Registry[Any] = Registry("environment", tuple(f"rl4co.envs.{a}" for a in _AREAS), "rl4co.envs")
+EMBEDDINGS: Registry[Any] = Registry(
+    "embedding", ("rl4co.models.embeddings",), "rl4co.embeddings"
+)
+MODELS: Registry[Any] = Registry("model", ("rl4co.models.zoo",), "rl4co.models")
+SOLVERS: Registry[Any] = Registry("solver", ("rl4co.solvers",), "rl4co.solvers")

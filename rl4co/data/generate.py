@@ -1,0 +1,184 @@
+"""Writes data sets of random instances to disk, through each environment's own generator.
+
+Imported on first use only: it needs the environments, which themselves read data files.
+"""
+
+from __future__ import annotations
+
+import os
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from tensordict import TensorDict
+
+from rl4co.core.errors import ConfigError
+from rl4co.core.registry import ENVS
+from rl4co.data.io import save_tensordict_to_npz
+from rl4co.envs import get_env
+from rl4co.envs.base import PHASE_SEEDS
+
+#: Problems of the paper's main benchmark, `problem="all"`.
+DEFAULT_PROBLEMS: tuple[str, ...] = ("tsp", "cvrp", "pctsp", "op", "pdp", "atsp")
+DEFAULT_SIZES: tuple[int, ...] = (20, 50, 100)
+
+
+def generate_env_data(
+    env_type: str,
+    dataset_size: int,
+    graph_size: int | None = None,
+    *,
+    seed: int | None = None,
+    size_param: str = "num_loc",
+    generator_params: Mapping[str, Any] | None = None,
+) -> TensorDict:
+    """Instances of a problem.
+
+    Args:
+        env_type: Name of the environment.
+        dataset_size: Number of instances.
+        graph_size: Size of an instance; None leaves it to `generator_params`.
+        seed: Seed of the instances; None draws from torch's global generator.
+        size_param: Argument of the generator that sets the size.
+        generator_params: Further arguments of the generator.
+
+    Returns:
+        Instances with batch size `[dataset_size]`.
+    """
+    size = {} if graph_size is None else {size_param: graph_size}
+    env = get_env(env_type, generator_params={**size, **(generator_params or {})})
+    rng = None if seed is None else torch.Generator().manual_seed(seed)
+    return env.generator(dataset_size, rng=rng)
+
+
+def generate_dataset(
+    filename: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | None = None,
+    data_dir: str | os.PathLike[str] = "data",
+    name: str = "test",
+    problem: str | Sequence[str] = "all",
+    dataset_size: int = 10_000,
+    graph_sizes: int | Sequence[int] = DEFAULT_SIZES,
+    overwrite: bool = False,
+    seed: int = PHASE_SEEDS["test"],
+    *,
+    exist_ok: bool = False,
+    size_param: str = "num_loc",
+    generator_params: Mapping[str, Any] | None = None,
+) -> list[Path]:
+    """Writes one file for each problem and size.
+
+    Args:
+        filename: File, or one file for each problem and size (problems outermost); None writes
+            `data_dir/<problem>/<problem><size>_<name>_seed<seed>.npz`.
+        data_dir: Folder of the files.
+        name: Phase, as part of the file names.
+        problem: Name of an environment, several of them, or "all" for those of the paper.
+        dataset_size: Instances of a file.
+        graph_sizes: One or several instance sizes.
+        overwrite: Whether existing files are replaced.
+        seed: Seed of the instances, the same for every file.
+        exist_ok: Whether existing files are kept as they are instead of being an error.
+        size_param: Argument of the generators that sets the size.
+        generator_params: Further arguments of the generators.
+
+    Returns:
+        The files, written or kept.
+
+    Raises:
+        FileExistsError: A file exists already; then nothing is written.
+        UnknownNameError: There is no such environment; then nothing is written.
+    """
+    problems = DEFAULT_PROBLEMS if problem == "all" else _as_tuple(problem)
+    sizes = _as_tuple(graph_sizes)
+    files = _file_names(filename, data_dir, name, problems, sizes, seed)
+    existing = [path for path in files if path.exists()]
+    if existing and not (overwrite or exist_ok):
+        raise FileExistsError(
+            f"expected files that do not exist yet, got {', '.join(map(str, existing))}; "
+            "pass overwrite=True to replace them or exist_ok=True to keep them"
+        )
+    for env_type in problems:
+        ENVS.location(env_type)  # raises for names that do not exist
+    for path, (env_type, size) in zip(files, _tasks(problems, sizes), strict=True):
+        if overwrite or path not in existing:
+            instances = generate_env_data(
+                env_type,
+                dataset_size,
+                size,
+                seed=seed,
+                size_param=size_param,
+                generator_params=generator_params,
+            )
+            save_tensordict_to_npz(instances, path)
+    return files
+
+
+def generate_default_datasets(
+    data_dir: str | os.PathLike[str] = "data",
+    problem: str | Sequence[str] = "all",
+    dataset_size: int = 10_000,
+    graph_sizes: int | Sequence[int] = DEFAULT_SIZES,
+    overwrite: bool = False,
+    *,
+    exist_ok: bool = False,
+) -> list[Path]:
+    """Writes the validation (seed 4321) and test (seed 1234) sets of the paper.
+
+    Args:
+        data_dir: Folder of the files, see :func:`generate_dataset`.
+        problem: Name of an environment, several of them, or "all" for those of the paper.
+        dataset_size: Instances of a file.
+        graph_sizes: One or several instance sizes.
+        overwrite: Whether existing files are replaced.
+        exist_ok: Whether existing files are kept as they are instead of being an error.
+    """
+    return [
+        path
+        for phase, seed in PHASE_SEEDS.items()
+        for path in generate_dataset(
+            data_dir=data_dir,
+            name=phase,
+            problem=problem,
+            dataset_size=dataset_size,
+            graph_sizes=graph_sizes,
+            overwrite=overwrite,
+            seed=seed,
+            exist_ok=exist_ok,
+        )
+    ]
+
+
+def _tasks(problems: Sequence[str], sizes: Sequence[int]) -> Iterator[tuple[str, int]]:
+    return ((problem, size) for problem in problems for size in sizes)
+
+
+def _file_names(
+    filename: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | None,
+    data_dir: str | os.PathLike[str],
+    name: str,
+    problems: Sequence[str],
+    sizes: Sequence[int],
+    seed: int,
+) -> list[Path]:
+    if filename is None:
+        return [
+            Path(data_dir) / problem / f"{problem}{size}_{name}_seed{seed}.npz"
+            for problem, size in _tasks(problems, sizes)
+        ]
+    names = [filename] if isinstance(filename, str | os.PathLike) else list(filename)
+    paths = [Path(path) for path in names]
+    paths = [p if p.suffix == ".npz" else p.with_name(f"{p.name}.npz") for p in paths]
+    expected = len(problems) * len(sizes)
+    if len(set(paths)) != expected:
+        raise ConfigError(
+            f"expected {expected} distinct file names for {len(problems)} problems and "
+            f"{len(sizes)} sizes, got {[str(path) for path in paths]}"
+        )
+    return paths
+
+
+def _as_tuple(value: Any) -> tuple[Any, ...]:
+    return (value,) if isinstance(value, str | int) else tuple(value)

@@ -1,0 +1,180 @@
+"""Data sets on disk: one `.npz` archive with one array per key, instances along the first axis.
+
+Reading never unpickles, so opening a file never runs code from it. Writing goes to a temporary name
+and is renamed at the end, so a file is either complete or not there.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+import zipfile
+import zlib
+
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+import numpy as np
+import torch
+
+from numpy.typing import NDArray
+from tensordict import TensorDict, TensorDictBase
+from torch import Tensor
+
+from rl4co.core.errors import ConfigError, FileFormatError, UnsupportedError
+
+#: What numpy and zipfile raise on files that are damaged, foreign or contain pickles.
+_READ_ERRORS = (zipfile.BadZipFile, zlib.error, ValueError, EOFError, KeyError, OSError)
+
+
+def save_tensordict_to_npz(
+    td: TensorDictBase, path: str | os.PathLike[str], compress: bool = False
+) -> Path:
+    """Writes the tensors of `td` to an `.npz` file.
+
+    Args:
+        td: Instances with at least one batch axis, without nested TensorDicts.
+        path: File to write; the suffix `.npz` is added if missing, folders are created.
+        compress: Whether to compress (smaller and slower).
+
+    Returns:
+        The path that was written.
+    """
+    if not td.batch_dims:
+        raise ConfigError(
+            "expected instances with a batch axis, got batch size []; use td.unsqueeze(0)"
+        )
+    arrays = {str(key): _to_array(key, value) for key, value in td.items()}
+    target = _with_suffix(Path(path))
+    target.parent.mkdir(parents=True, exist_ok=True)
+    method = zipfile.ZIP_DEFLATED if compress else zipfile.ZIP_STORED
+    # Not np.savez: it takes the keys as keyword arguments and trips over one called "file".
+    with _atomic_write(target) as file, zipfile.ZipFile(file, "w", method) as archive:
+        for key, array in arrays.items():
+            with archive.open(f"{key}.npy", "w", force_zip64=True) as entry:
+                np.lib.format.write_array(entry, array, allow_pickle=False)
+    return target
+
+
+def load_npz_to_tensordict(
+    path: str | os.PathLike[str],
+    expected_keys: Collection[str] | None = None,
+    optional_keys: Collection[str] = (),
+) -> TensorDict:
+    """Reads an `.npz` file into a TensorDict with batch size `[B]`.
+
+    Args:
+        path: File to read; the suffix `.npz` may be left out.
+        expected_keys: Keys that the file must have; None accepts any keys.
+        optional_keys: Keys that it may have on top of `expected_keys`.
+
+    Returns:
+        Tensors by key, double precision reduced to float32.
+
+    Raises:
+        FileNotFoundError: There is no such file.
+        FileFormatError: The file is damaged or foreign, has the wrong keys, contains Python
+            objects, or its arrays disagree on the number of instances.
+    """
+    source = Path(path)
+    source = source if source.is_file() else _with_suffix(source)
+    if not source.is_file():
+        raise FileNotFoundError(
+            f"expected a data file, got no such file: {Path(path)}; check the path or write the "
+            "file with save_tensordict_to_npz or generate_dataset"
+        )
+    arrays = _read_arrays(source)
+    if expected_keys is not None:
+        _check_keys(source, set(arrays), set(expected_keys), set(optional_keys))
+    tensors = {key: _to_tensor(source, key, array) for key, array in arrays.items()}
+    return TensorDict(tensors, batch_size=[_common_length(source, tensors)])
+
+
+@contextmanager
+def _atomic_write(target: Path) -> Iterator[IO[bytes]]:
+    """File object whose content appears under `target` only if the block succeeds."""
+    temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex}.tmp")
+    try:
+        with temporary.open("xb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(target)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _with_suffix(path: Path) -> Path:
+    return path if path.suffix == ".npz" else path.with_name(f"{path.name}.npz")
+
+
+def _to_array(key: object, value: object) -> NDArray[np.generic]:
+    if not isinstance(value, Tensor):
+        raise UnsupportedError(
+            f"expected tensors only, got {type(value).__name__} under {key!r}; "
+            "flatten nested TensorDicts with td.flatten_keys() and drop what is no tensor"
+        )
+    value = value.detach().cpu()
+    return (value.float() if value.dtype == torch.bfloat16 else value).numpy()
+
+
+def _read_arrays(source: Path) -> dict[str, NDArray[np.generic]]:
+    """All arrays of an archive, read completely."""
+    key = None
+    try:
+        with np.load(source, allow_pickle=False) as archive:
+            if not isinstance(archive, np.lib.npyio.NpzFile):
+                raise FileFormatError(
+                    f"expected an .npz archive, got a single array in {source}; "
+                    "write it with save_tensordict_to_npz"
+                )
+            arrays = {}
+            for key in archive.files:
+                arrays[key] = archive[key]
+    except FileFormatError:
+        raise
+    except _READ_ERRORS as error:
+        where = f" (key {key!r})" if key is not None else ""
+        raise FileFormatError(
+            f"expected a complete .npz archive of numeric arrays, got {source}{where}: {error}; "
+            "the file is damaged, foreign or holds Python objects: write it again with "
+            "save_tensordict_to_npz or generate_dataset"
+        ) from error
+    if not arrays:
+        raise FileFormatError(f"expected at least one array, got an empty archive: {source}")
+    return arrays
+
+
+def _check_keys(source: Path, found: set[str], expected: set[str], optional: set[str]) -> None:
+    missing, unexpected = sorted(expected - found), sorted(found - expected - optional)
+    if missing or unexpected:
+        raise FileFormatError(
+            f"expected the keys {sorted(expected)} in {source}, got {sorted(found)} "
+            f"(missing: {missing or 'none'}, unexpected: {unexpected or 'none'}); "
+            "is this the data set of another problem?"
+        )
+
+
+def _to_tensor(source: Path, key: str, array: NDArray[np.generic]) -> Tensor:
+    # Files of machines with the other byte order are rare but legal; torch refuses their arrays.
+    native = array.astype(array.dtype.newbyteorder("="), copy=False)
+    try:
+        tensor = torch.from_numpy(native)
+    except TypeError as error:
+        raise FileFormatError(
+            f"expected a numeric array under {key!r} in {source}, got dtype {array.dtype}"
+        ) from error
+    return tensor.float() if tensor.dtype == torch.float64 else tensor
+
+
+def _common_length(source: Path, tensors: dict[str, Tensor]) -> int:
+    lengths = {key: tensor.shape[0] if tensor.dim() else None for key, tensor in tensors.items()}
+    first = next(iter(lengths.values()))
+    if first is None or any(length != first for length in lengths.values()):
+        raise FileFormatError(
+            f"expected the same number of instances along the first axis of every key of {source}, "
+            f"got {lengths}; repeat shared values so that every key has one row per instance"
+        )
+    return first

@@ -1,0 +1,119 @@
+"""Pure functions from logits to log-probabilities.
+
+Masks are True where an action is allowed. No function changes its arguments.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from torch import Tensor
+
+from rl4co.core.errors import ConfigError
+
+
+def clip_tanh(logits: Tensor, clipping: float) -> Tensor:
+    """Bounds logits to `[-clipping, clipping]` smoothly (Bello et al., 2017)."""
+    return torch.tanh(logits) * clipping
+
+
+def mask_forbidden(logits: Tensor, mask: Tensor) -> Tensor:
+    """Minus infinity where the mask forbids an action."""
+    return torch.where(mask, logits, -torch.inf)
+
+
+def keep_top_k(logits: Tensor, k: int) -> Tensor:
+    """Minus infinity for all but the `k` largest logits of a row (ties at the border survive)."""
+    if k < 1:
+        raise ConfigError(f"expected top_k of at least 1, got {k}; leave it out to keep all actions")
+    border = logits.topk(min(k, logits.shape[-1]), dim=-1).values[..., -1:]
+    return torch.where(logits >= border, logits, -torch.inf)
+
+
+def keep_top_p(logits: Tensor, p: float) -> Tensor:
+    """Minus infinity outside the smallest set of actions with probability at least `p` (nucleus)."""
+    if not 0.0 < p <= 1.0:
+        raise ConfigError(f"expected top_p in (0, 1], got {p}; leave it out to keep all actions")
+    ordered, order = logits.sort(dim=-1, descending=True)
+    probability = ordered.softmax(-1)
+    # An action stays if the more likely ones do not reach p by themselves; the first always stays.
+    before = probability.cumsum(-1) - probability
+    keep_ordered = before < p
+    keep = torch.zeros_like(keep_ordered).scatter(-1, order, keep_ordered)
+    return torch.where(keep, logits, -torch.inf)
+
+
+def filter_logits(
+    logits: Tensor,
+    mask: Tensor | None,
+    *,
+    temperature: float = 1.0,
+    top_k: int = 0,
+    top_p: float = 0.0,
+    tanh_clipping: float = 0.0,
+) -> Tensor:
+    """Logits after clipping, masking, temperature, top-k and top-p, in this order.
+
+    Args:
+        logits: `[*B, N]`.
+        mask: Allowed actions `[*B, N]`, or None to skip masking.
+        temperature: Divides the logits; above 1 flattens the distribution.
+        top_k: Keep this many actions (0 = all).
+        top_p: Keep the nucleus of this probability (0 = all).
+        tanh_clipping: Bound of the tanh clipping (0 = none).
+    """
+    if tanh_clipping > 0:
+        logits = clip_tanh(logits, tanh_clipping)
+    if mask is not None:
+        logits = mask_forbidden(logits, mask)
+    if temperature != 1.0:
+        logits = logits / temperature
+    if top_k:
+        logits = keep_top_k(logits, top_k)
+    if top_p:
+        logits = keep_top_p(logits, top_p)
+    return logits
+
+
+def process_logits(
+    logits: Tensor,
+    mask: Tensor | None = None,
+    temperature: float = 1.0,
+    top_p: float = 0.0,
+    top_k: int = 0,
+    tanh_clipping: float = 0.0,
+    mask_logits: bool = True,
+) -> Tensor:
+    """Log-probabilities `[*B, N]` of filtered logits (see :func:`filter_logits`)."""
+    if mask_logits and mask is None:
+        raise ConfigError("expected a mask, got None; pass mask_logits=False to go without")
+    filtered = filter_logits(
+        logits,
+        mask if mask_logits else None,
+        temperature=temperature,
+        top_k=top_k,
+        top_p=top_p,
+        tanh_clipping=tanh_clipping,
+    )
+    return filtered.log_softmax(-1)
+
+
+def sample_actions(logits: Tensor, rng: torch.Generator | None = None) -> Tensor:
+    """One action per row, drawn from the softmax of the logits: `[*B, N]` → `[*B]`.
+
+    Inverts the cumulative distribution with one uniform number per row, which is several times
+    faster than `torch.multinomial` (one exponential number per entry).
+    """
+    return sample_weights(logits.softmax(-1), rng)
+
+
+def sample_weights(weights: Tensor, rng: torch.Generator | None = None) -> Tensor:
+    """One index per row with probability proportional to non-negative weights: `[*B, N]` → `[*B]`."""
+    cumulative = weights.cumsum(-1)
+    uniform = torch.rand(
+        *weights.shape[:-1], 1, generator=rng, device=weights.device, dtype=cumulative.dtype
+    )
+    # Strictly below the total even after rounding, so that the last, possibly forbidden, entries
+    # are never reached; entries of weight zero have no interval of their own.
+    threshold = uniform * (cumulative[..., -1:] * (1.0 - 2.0**-20))
+    return torch.searchsorted(cumulative, threshold, right=True).squeeze(-1)

@@ -1,0 +1,236 @@
+"""The decode loop: the one place that steps an environment to the end.
+
+State lives in a plain mapping of tensors with axes `[B, S]` (instances, solutions per instance);
+TensorDict appears only at the public border.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from collections.abc import Callable, Sequence
+
+import torch
+
+from tensordict import TensorDictBase
+from torch import Tensor
+
+from rl4co.core.errors import InvalidActionError, format_indices
+from rl4co.decoding.logits import sample_weights
+from rl4co.decoding.strategies import DecodingStrategy
+from rl4co.envs.base import RL4COEnvBase, State
+
+LogitsFn = Callable[[State], Tensor]
+
+
+@dataclasses.dataclass
+class Rollout:
+    """What a rollout leaves behind.
+
+    Attributes:
+        actions: `[B, S, T]`.
+        log_probs: Log-probabilities of the chosen actions `[B, S, T]` (None if not asked for). A
+            forced start has log-probability 0.
+        entropy: Entropy of the distribution at each step `[B, S, T]` (None if not asked for).
+        state: Final state, axes `[B, S]`.
+        trace: Recorded state keys, stacked over the steps chosen by the policy `[B, S, T', ...]`.
+        forced: Number of leading actions that were forced (1 with multi-start).
+    """
+
+    actions: Tensor
+    log_probs: Tensor | None
+    entropy: Tensor | None
+    state: State
+    trace: State
+    forced: int = 0
+
+
+def expand_solutions(state: State, num_solutions: int) -> State:
+    """Adds an axis of solutions per instance without copying: `[B, ...]` → `[B, S, ...]`."""
+    return {
+        key: value.unsqueeze(1).expand(value.shape[0], num_solutions, *value.shape[1:])
+        for key, value in state.items()
+    }
+
+
+def decode(
+    env: RL4COEnvBase,
+    state: State,
+    logits_fn: LogitsFn,
+    strategy: DecodingStrategy,
+    *,
+    starts: Tensor | None = None,
+    record: Sequence[str] = (),
+    with_log_probs: bool = True,
+    with_entropy: bool = False,
+    num_steps: int | None = None,
+    max_steps: int | None = None,
+) -> Rollout:
+    """Constructs solutions step by step.
+
+    Args:
+        env: The environment.
+        state: Initial state with axes `[B, S]`.
+        logits_fn: State → logits `[B, S, N]`.
+        strategy: Filters the logits and chooses actions.
+        starts: First actions `[B, S]` forced upon the policy.
+        record: State keys to keep for every step that the policy decides.
+        with_log_probs: Compute log-probabilities of the chosen actions.
+        with_entropy: Compute the entropy of each step.
+        num_steps: Exact number of steps; skips all looks at `done`.
+        max_steps: Stop with an error after this many steps (default: the environment's bound).
+    """
+    fewest, most = env.step_bounds(state)
+    if num_steps is not None:
+        fewest = most = num_steps
+    elif max_steps is not None:
+        fewest, most = min(fewest, max_steps), max_steps
+
+    actions: list[Tensor] = []
+    log_probs: list[Tensor] = []
+    entropies: list[Tensor] = []
+    trace: dict[str, list[Tensor]] = {key: [] for key in record}
+
+    if starts is not None:
+        actions.append(starts)
+        log_probs.append(torch.zeros(starts.shape, device=starts.device))
+        entropies.append(log_probs[0])
+        state = env.advance(state, starts)
+
+    for step in range(len(actions), most):
+        # Looking at `done` synchronises with the device: not before the shortest solution ends.
+        if step >= fewest and fewest < most and all_finished(env, state):
+            break
+        for key, values in trace.items():
+            values.append(state[key])
+        logits = strategy.filter(logits_fn(state), state["action_mask"])
+        action = strategy.choose(logits, step)
+        actions.append(action)
+        if with_log_probs or with_entropy:
+            normalised = logits.log_softmax(-1)
+            if with_log_probs:
+                log_probs.append(_pick(normalised, action))
+            if with_entropy:
+                entropies.append(step_entropy(normalised))
+        state = env.advance(state, action)
+    else:
+        if num_steps is None:
+            _require_finished(env, state, most)
+
+    return Rollout(
+        actions=torch.stack(actions, -1),
+        log_probs=torch.stack(log_probs, -1) if with_log_probs else None,
+        entropy=torch.stack(entropies, -1) if with_entropy else None,
+        state=state,
+        trace={key: torch.stack(values, 2) for key, values in trace.items()},
+        forced=0 if starts is None else 1,
+    )
+
+
+def walk(
+    env: RL4COEnvBase,
+    state: State,
+    actions: Tensor,
+    *,
+    record: Sequence[str] = (),
+    forced: int = 0,
+) -> Rollout:
+    """Follows given actions through the environment, to record what the policy would have seen.
+
+    Args:
+        env: The environment.
+        state: Initial state with axes `[B, S]`.
+        actions: `[B, S, T]`.
+        record: State keys to keep for every step after the forced ones.
+        forced: Number of leading actions that the policy does not answer for.
+    """
+    trace: dict[str, list[Tensor]] = {key: [] for key in record}
+    for step, action in enumerate(actions.unbind(-1)):
+        if step >= forced:
+            for key, values in trace.items():
+                values.append(state[key])
+        state = env.advance(state, action)
+    return Rollout(
+        actions=actions,
+        log_probs=None,
+        entropy=None,
+        state=state,
+        trace={key: torch.stack(values, 2) for key, values in trace.items()},
+        forced=forced,
+    )
+
+
+def step_entropy(log_probs: Tensor) -> Tensor:
+    """Entropy of each row of log-probabilities: `[*B, N]` → `[*B]`."""
+    finite = log_probs.clamp_min(torch.finfo(log_probs.dtype).min)  # 0 * -inf is not a number
+    return -(finite.exp() * finite).sum(-1)
+
+
+def rollout(
+    env: RL4COEnvBase,
+    td: TensorDictBase,
+    policy: Callable[[TensorDictBase], TensorDictBase],
+    max_steps: int | None = None,
+) -> tuple[Tensor, TensorDictBase, Tensor]:
+    """Runs any callable that writes `td["action"]`, for heuristics and random rollouts.
+
+    Args:
+        env: The environment.
+        td: State after `env.reset`; not modified.
+        policy: Maps a state to a state with an action.
+        max_steps: Stop with an error after this many steps (default: the environment's bound).
+
+    Returns:
+        Reward `[*B]`, final state, actions `[*B, T]`.
+    """
+    initial = td
+    td = td.copy()
+    fewest, most = env.step_bounds(dict(td.items()))
+    most = most if max_steps is None else max_steps
+    actions: list[Tensor] = []
+    while len(actions) < fewest or not all_finished(env, dict(td.items())):
+        if len(actions) == most:
+            _require_finished(env, dict(td.items()), most)
+            break
+        td = policy(td)
+        actions.append(td["action"])
+        new_state = env.advance(dict(td.items()), td["action"])
+        td.update({key: value for key, value in new_state.items() if td.get(key) is not value})
+    sequence = torch.stack(actions, -1)
+    return env.get_reward(initial, sequence), td, sequence
+
+
+def random_policy(td: TensorDictBase) -> TensorDictBase:
+    """Writes an allowed action, drawn uniformly, to `td["action"]`."""
+    return td.set("action", sample_weights(td["action_mask"].float()))
+
+
+def _pick(values: Tensor, index: Tensor) -> Tensor:
+    return values.gather(-1, index.unsqueeze(-1)).squeeze(-1)
+
+
+def all_finished(env: RL4COEnvBase, state: State) -> bool:
+    """Whether every instance is done; refuses states from which there is no way on."""
+    done = state["done"]
+    if bool(done.all()):
+        return True
+    stuck = (state["action_mask"].sum(-1, keepdim=True) == 0) & ~done
+    if bool(stuck.any()):
+        raise InvalidActionError(
+            f"expected an allowed action in every unfinished {env.name} state, got none in "
+            f"instances {_instances(stuck)}; the instance is infeasible or the mask is wrong"
+        )
+    return False
+
+
+def _require_finished(env: RL4COEnvBase, state: State, steps: int) -> None:
+    if not all_finished(env, state):
+        raise InvalidActionError(
+            f"expected all {env.name} instances to finish within {steps} steps, got unfinished "
+            f"instances {_instances(~state['done'])}"
+        )
+
+
+def _instances(flags: Tensor) -> str:
+    """Instances (rows of the batch) for which any solution is flagged."""
+    return format_indices(flags.flatten(1).any(-1).nonzero().flatten().tolist() if flags.dim() > 1 else [0])

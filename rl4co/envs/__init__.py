@@ -1,0 +1,35 @@
+"""Environments: one folder per problem, found by name.
+
+    env = get_env("tsp", generator_params={"num_loc": 50})
+    from rl4co.envs import TSPEnv, TSPGenerator
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rl4co.core.lazy import lazy_attributes
+from rl4co.core.registry import ENVS
+
+ENV_REGISTRY = ENVS
+
+_LAZY_HERE = {
+    "RL4COEnvBase": "rl4co.envs.base",
+    "Generator": "rl4co.envs.generator",
+    "check_env": "rl4co.envs.checks",
+}
+
+
+def get_env(name: str, **kwargs: Any) -> Any:
+    """The environment called `name`, built with `kwargs`."""
+    return ENVS[name](**kwargs)
+
+
+__all__ = ["ENV_REGISTRY", "RL4COEnvBase", "Generator", "check_env", "get_env"]  # noqa: F822
+
+__getattr__, __dir__ = lazy_attributes(
+    __name__,
+    eager=__all__,
+    packages=ENVS.packages,
+    modules=_LAZY_HERE,
+)

@@ -1,0 +1,558 @@
+"""`RL4COEnvBase`: what every environment has in common.
+
+A problem is a subclass with a handful of *pure hooks* on a mapping of tensors (`State`). They work
+for any number of leading batch axes and never synchronise with the host:
+
+    _init_state(instance)          instance → initial state
+    _transition(state, action)     → the keys that change
+    _action_mask(state)            → [*B, N], True = allowed
+    _objective(state, actions)     → reward [*B] of complete solutions
+    _violations(state, actions)    → constraint → [*B], True = violated (independent of the mask)
+    _instance_faults(instance)     → rule → [*B], True = broken
+
+This file is the only one that knows TorchRL's specs. Two ways of stepping exist: the library's own
+(`step` keeps no previous state) and TorchRL's (`_torchrl_mode=True`), for its collectors and losses.
+"""
+
+from __future__ import annotations
+
+import math
+
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+import torch
+
+from tensordict import TensorDict, TensorDictBase
+from torch import Tensor
+from torchrl.data import Binary, Bounded, Categorical, Composite, Unbounded
+from torchrl.envs import EnvBase
+
+from rl4co.core.errors import (
+    ConfigError,
+    InvalidActionError,
+    InvalidInstanceError,
+    InvalidSolutionError,
+    UnknownNameError,
+    UnsupportedError,
+    format_indices,
+)
+from rl4co.core.ops import flatten_starts
+from rl4co.core.registry import SOLVERS
+from rl4co.core.rng import derive_generator
+from rl4co.data.dataset import TensorDictDataset
+from rl4co.data.io import load_npz_to_tensordict
+from rl4co.envs.generator import Generator
+
+State = dict[str, Tensor]
+
+#: Seeds of the validation and test sets of the paper (after Kool et al., 2019).
+PHASE_SEEDS: Mapping[str, int] = {"val": 4321, "test": 1234}
+_PHASES = ("train", "val", "test")
+
+
+class RL4COEnvBase(EnvBase):
+    """Base class of all environments.
+
+    Args:
+        generator: Source of instances; built from `generator_params` if not given.
+        generator_params: Arguments of the default generator.
+        data_dir: Folder against which the files below are resolved.
+        train_file: Data set for training; None generates instances batch by batch.
+        val_file: One data set or several for validation; None generates with seed 4321.
+        test_file: One data set or several for testing; None generates with seed 1234.
+        val_dataloader_names: Names of the validation sets (default: their file names).
+        test_dataloader_names: Names of the test sets.
+        check_solution: Whether `get_reward` verifies solutions.
+        check_instance: Whether `reset` verifies instances.
+        check_action: Whether `step` refuses actions that the mask forbids.
+        dataset_cls: Data set class wrapped around instances.
+        seed: Seed of the environment's own random stream; None draws from torch's global one.
+        device: Device of the tensors.
+        _torchrl_mode: Step as TorchRL does (keeps the root state, rewards at the last step).
+    """
+
+    batch_locked = False
+    name: ClassVar[str]
+    generator_cls: ClassVar[type[Generator]]
+    #: Keys of an instance with the axes of one instance, e.g. `{"locs": "n 2"}`.
+    instance_shapes: ClassVar[Mapping[str, str]]
+    #: Keys that an instance may have on top.
+    optional_shapes: ClassVar[Mapping[str, str]] = {}
+    #: Optional key → required keys that it can stand in for (a matrix for coordinates, say).
+    substitutes: ClassVar[Mapping[str, tuple[str, ...]]] = {}
+
+    def __init__(
+        self,
+        generator: Generator | None = None,
+        generator_params: Mapping[str, Any] | None = None,
+        *,
+        data_dir: str | Path = "data",
+        train_file: str | None = None,
+        val_file: str | Sequence[str] | None = None,
+        test_file: str | Sequence[str] | None = None,
+        val_dataloader_names: Sequence[str] | None = None,
+        test_dataloader_names: Sequence[str] | None = None,
+        check_solution: bool = True,
+        check_instance: bool = True,
+        check_action: bool = False,
+        dataset_cls: type[TensorDictDataset] = TensorDictDataset,
+        seed: int | None = None,
+        device: torch.device | str = "cpu",
+        _torchrl_mode: bool = False,
+    ) -> None:
+        super().__init__(device=device, batch_size=torch.Size([]))
+        if generator is not None and generator_params:
+            raise ConfigError("expected generator or generator_params, got both; give one of them")
+        self.generator = generator or self.generator_cls(**(generator_params or {}))
+        self.data_dir = Path(data_dir)
+        self.data_files = {
+            "train": _file_table(train_file, None),
+            "val": _file_table(val_file, val_dataloader_names),
+            "test": _file_table(test_file, test_dataloader_names),
+        }
+        self.check_solution = check_solution
+        self.check_instance = check_instance
+        self.check_action = check_action
+        self.dataset_cls = dataset_cls
+        self.seed = seed
+        self.rng = None if seed is None else derive_generator(seed)
+        self._torchrl_mode = _torchrl_mode
+        self._make_specs()
+
+    # ---------------------------------------------------------------- hooks of a problem
+
+    def _init_state(self, instance: State) -> State:
+        """Initial state of an instance; `action_mask`, `done` and `reward` are added by the base."""
+        raise NotImplementedError
+
+    def _transition(self, state: State, action: Tensor) -> State:
+        """The keys that change when `action [*B]` is taken, `done [*B, 1]` among them."""
+        raise NotImplementedError
+
+    def _action_mask(self, state: State) -> Tensor:
+        """Allowed actions `[*B, N]`; a finished instance allows only actions that change nothing."""
+        raise NotImplementedError
+
+    def _objective(self, state: State, actions: Tensor) -> Tensor:
+        """Reward `[*B]` of complete solutions `actions [*B, T]`."""
+        raise NotImplementedError
+
+    def _violations(self, state: State, actions: Tensor) -> dict[str, Tensor]:
+        """Constraint → `[*B]`, True where a solution violates it. Must not consult the mask."""
+        raise NotImplementedError
+
+    def _instance_faults(self, instance: State) -> dict[str, Tensor]:
+        """Rule → `[*B]`, True where an instance breaks it (shapes and NaN are checked already)."""
+        return {}
+
+    def _step_reward(self, state: State, action: Tensor, changes: State) -> Tensor | None:
+        """Reward `[*B, 1]` of one step for problems with dense rewards; None = at the end only."""
+        return None
+
+    def step_bounds(self, state: State) -> tuple[int, int]:
+        """Fewest and most steps of a solution; equal if the number is known in advance."""
+        raise NotImplementedError
+
+    def _start_actions(self, state: State, num_starts: int) -> Tensor:
+        """The first `num_starts` distinct feasible first actions `[*B, S]`."""
+        raise UnsupportedError(f"{self.name} has no multi-start; use sampling instead")
+
+    def _count_starts(self, state: State) -> int:
+        """Number of distinct first actions that :meth:`_start_actions` offers."""
+        raise UnsupportedError(f"{self.name} has no multi-start; use sampling instead")
+
+    def _local_search(self, state: State, actions: Tensor, **options: Any) -> Tensor:
+        """Improved solutions `[*B, T']`."""
+        raise UnsupportedError(f"{self.name} has no local search")
+
+    def _render(self, state: State, actions: Tensor | None, **options: Any) -> Any:
+        """Figure of a single instance (no batch axis)."""
+        raise UnsupportedError(f"{self.name} cannot be rendered")
+
+    # ---------------------------------------------------------------- episode
+
+    def reset(
+        self,
+        td: TensorDictBase | None = None,
+        batch_size: int | Sequence[int] | None = None,
+        **kwargs: Any,
+    ) -> TensorDict:
+        """Initial state of the given instances, or of freshly generated ones.
+
+        Args:
+            td: Instances; never modified.
+            batch_size: How many instances to generate when `td` is None.
+            kwargs: Forwarded to TorchRL's `reset` in TorchRL mode.
+        """
+        if self._torchrl_mode:
+            return super().reset(td, **kwargs)
+        if td is None:
+            td = self.generate(self.batch_size if batch_size is None else batch_size)
+        return self._reset_instances(td)
+
+    def step(self, td: TensorDictBase) -> Any:
+        """Applies `td["action"]`; the new state is under `"next"`. `td` is not modified.
+
+        Outside TorchRL mode the result holds nothing but the new state: no copy of the previous
+        one is kept.
+        """
+        if self._torchrl_mode:
+            return super().step(td)
+        return {"next": self._step(td)}
+
+    def advance(self, state: State, action: Tensor) -> State:
+        """One step on a plain mapping: the new state with its mask. The decode loop's work-horse."""
+        if self.check_action:
+            self._refuse_masked(state, action)
+        changes = self._transition(state, action)
+        reward = self._step_reward(state, action, changes)
+        if reward is not None:
+            changes["reward"] = reward
+        new_state = {**state, **changes, "action": action}
+        new_state["action_mask"] = self._action_mask(new_state)
+        return new_state
+
+    def get_action_mask(self, td: Mapping[str, Tensor] | TensorDictBase) -> Tensor:
+        """Allowed actions of a state: `[*B, N]`, True = allowed."""
+        return self._action_mask(dict(td.items()))
+
+    def get_reward(
+        self,
+        td: TensorDictBase | Mapping[str, Tensor],
+        actions: Tensor,
+        check_solution: bool | None = None,
+    ) -> Tensor:
+        """Reward of complete solutions, without stepping.
+
+        Args:
+            td: State or reset instances with batch `[*B]`.
+            actions: `[*B, T]`.
+            check_solution: Overrides the environment's setting.
+
+        Returns:
+            Rewards `[*B]`.
+        """
+        if self.check_solution if check_solution is None else check_solution:
+            self.check_solution_validity(td, actions)
+        return self._objective(dict(td.items()), actions)
+
+    def check_solution_validity(
+        self, td: TensorDictBase | Mapping[str, Tensor], actions: Tensor
+    ) -> None:
+        """Raises :class:`InvalidSolutionError` naming the constraint and the instances."""
+        violations = self._violations(dict(td.items()), actions)
+        names = list(violations)
+        # One host synchronisation for all constraints.
+        violated = torch.stack([violations[name].flatten() for name in names])  # [C, B]
+        if not violated.any():
+            return
+        for name, row in zip(names, violated, strict=True):
+            if row.any():
+                raise InvalidSolutionError(name, row.nonzero().flatten().tolist(), len(row))
+
+    # ---------------------------------------------------------------- instances and data
+
+    def generate(self, batch_size: int | Sequence[int]) -> TensorDict:
+        """Fresh instances from the environment's generator and random stream."""
+        return self.generator(batch_size, rng=self.rng).to(self.device)
+
+    def check_instances(self, td: TensorDictBase) -> None:
+        """Raises :class:`InvalidInstanceError` naming the key, the instance and the rule."""
+        instance = dict(td.items())
+        if td.numel() == 0:
+            raise InvalidInstanceError(f"expected at least one {self.name} instance, got none")
+        self._check_shapes(instance, td.batch_size)
+        shapes = {**self.instance_shapes, **self.optional_shapes}
+        faults = {
+            f"{key} is finite": ~value.flatten(len(td.batch_size)).isfinite().all(-1)
+            if value.dim() > len(td.batch_size)
+            else ~value.isfinite()
+            for key, value in instance.items()
+            if key in shapes and value.is_floating_point()
+        }
+        faults.update(self._instance_faults(instance))
+        broken = torch.stack([fault.flatten() for fault in faults.values()])  # [rules, B]
+        if not broken.any():
+            return
+        for rule, row in zip(faults, broken, strict=True):
+            if row.any():
+                where = format_indices(row.nonzero().flatten().tolist())
+                raise InvalidInstanceError(
+                    f"expected {self.name} instances in which {rule}, "
+                    f"got {int(row.sum())} of {len(row)} that break it (instances {where})"
+                )
+
+    def required_keys(self, present: Collection[str]) -> set[str]:
+        """Keys that an instance must have, given the optional ones that are present."""
+        replaced = {key for stand_in in self.substitutes if stand_in in present
+                    for key in self.substitutes[stand_in]}
+        return set(self.instance_shapes) - replaced
+
+    def dataset(
+        self,
+        batch_size: int | Sequence[int] = (),
+        phase: str = "train",
+        filename: str | None = None,
+    ) -> TensorDictDataset | dict[str, TensorDictDataset]:
+        """The data set of a phase: its file(s) if it has any, otherwise generated instances.
+
+        Validation and test instances come from the seeds of the paper, so they are the same in
+        every run. Several files give a dictionary by name.
+        """
+        if phase not in _PHASES:
+            raise UnknownNameError("phase", phase, _PHASES)
+        files = _file_table(filename, None) if filename else self.data_files[phase]
+        if not files:
+            seed = PHASE_SEEDS.get(phase)
+            rng = self.rng if seed is None else torch.Generator().manual_seed(seed)
+            return self.dataset_cls(self.generator(batch_size, rng=rng))
+        limit = math.prod((batch_size,) if isinstance(batch_size, int) else batch_size)
+        sets = {
+            name: self.dataset_cls(self.load_data(self._resolve(path))[: limit or None])
+            for name, path in files.items()
+        }
+        return sets if len(sets) > 1 else next(iter(sets.values()))
+
+    def load_data(self, fpath: str | Path) -> TensorDict:
+        """Instances from an `.npz` file with this problem's keys."""
+        return load_npz_to_tensordict(
+            fpath, expected_keys=self.instance_shapes, optional_keys=self.optional_shapes
+        )
+
+    def _resolve(self, path: str | Path) -> Path:
+        path = Path(path)
+        if path.suffix != ".npz":
+            path = path.with_name(path.name + ".npz")
+        return path if path.is_absolute() or path.exists() else self.data_dir / path
+
+    # ---------------------------------------------------------------- starts, search, pictures
+
+    def get_num_starts(self, td: TensorDictBase) -> int:
+        """Number of distinct starts, from the instance (never from the generator)."""
+        return self._count_starts(dict(td.items()))
+
+    def select_start_nodes(self, td: TensorDictBase, num_starts: int) -> Tensor:
+        """Distinct first actions in the published row order: `[S * B]`, row `s * B + b`."""
+        return flatten_starts(self.start_actions(dict(td.items()), num_starts))
+
+    def start_actions(self, state: State, num_starts: int) -> Tensor:
+        """Distinct first actions `[B, S]`."""
+        available = self._count_starts(state)
+        if not 1 <= num_starts <= available:
+            raise ConfigError(
+                f"expected 1 to {available} starts for {self.name}, got {num_starts}; "
+                "use sampling for more solutions per instance"
+            )
+        return self._start_actions(state, num_starts)
+
+    def local_search(self, td: TensorDictBase, actions: Tensor, **options: Any) -> Tensor:
+        """Solutions improved by the problem's local search: `[*B, T]` → `[*B, T']`."""
+        return self._local_search(dict(td.items()), actions, **options)
+
+    def solve(
+        self,
+        instances: TensorDictBase,
+        max_runtime: float = 10.0,
+        num_procs: int = 1,
+        solver: str | None = None,
+        **options: Any,
+    ) -> tuple[Tensor, Tensor]:
+        """Solves instances with a classical solver.
+
+        Args:
+            instances: Batch of instances.
+            max_runtime: Seconds per instance.
+            num_procs: Instances solved at the same time.
+            solver: Name of the solver; default is the first that supports the problem.
+            options: Forwarded to the solver.
+
+        Returns:
+            Actions `[B, T]` in this environment's encoding and costs `[B]` (minus the reward).
+        """
+        chosen = SOLVERS[solver] if solver else self._default_solver()
+        return chosen(self, instances, max_runtime=max_runtime, num_procs=num_procs, **options)
+
+    def _default_solver(self) -> Any:
+        for name in SOLVERS.names():
+            if self.name in SOLVERS[name].problems:
+                return SOLVERS[name]
+        raise UnsupportedError(f"no classical solver for {self.name}")
+
+    def render(
+        self,
+        td: TensorDictBase,
+        actions: Tensor | None = None,
+        *,
+        index: int = 0,
+        **options: Any,
+    ) -> Any:
+        """A matplotlib figure of one instance, with its solution if `actions` are given.
+
+        Args:
+            td: State (after `reset`), batched or single.
+            actions: `[*B, T]`, or None for the instance alone.
+            index: Which instance of a batch to draw.
+            options: Forwarded to the problem's renderer (`ax`, ...).
+        """
+        dims = len(td.batch_size)
+        state = {key: value.detach().cpu() for key, value in td.items()}
+        if dims:
+            state = {key: value.flatten(0, dims - 1)[index] for key, value in state.items()}
+        if actions is not None:
+            actions = actions.detach().cpu()
+            actions = actions.flatten(0, -2)[index] if actions.dim() > 1 else actions
+        return self._render(state, actions, **options)
+
+    # ---------------------------------------------------------------- TorchRL
+
+    def _reset(self, tensordict: TensorDictBase | None = None, **_: Any) -> TensorDict:
+        """TorchRL's reset: a TensorDict with instance keys only is an instance to start from."""
+        if tensordict is not None and "action_mask" not in tensordict.keys():
+            if self.required_keys(tensordict.keys()) <= set(tensordict.keys()):
+                return self._reset_instances(tensordict)
+        batch = self.batch_size if tensordict is None else tensordict.batch_size
+        return self._reset_instances(self.generate(batch))
+
+    def _reset_instances(self, td: TensorDictBase) -> TensorDict:
+        if self.check_instance:
+            self.check_instances(td)
+        batch = td.batch_size
+        instance = dict(td.to(self.device).items())
+        done = torch.zeros(*batch, 1, dtype=torch.bool, device=self.device)
+        extras = {k: v for k, v in instance.items() if k not in self.instance_shapes}
+        state = {**extras, **self._init_state(instance), "done": done, "terminated": done}
+        if self._torchrl_mode:
+            steps = self.step_bounds(state)[1]
+            state["solution"] = torch.zeros(*batch, steps, dtype=torch.int64, device=self.device)
+        else:
+            state["reward"] = torch.zeros(*batch, 1, device=self.device)
+        state["action_mask"] = self._action_mask(state)
+        return TensorDict(state, batch_size=batch, device=self.device)
+
+    def _step(self, tensordict: TensorDictBase) -> TensorDict:
+        state = dict(tensordict.exclude("next").items()) if self._torchrl_mode else dict(
+            tensordict.items()
+        )
+        new_state = self.advance(state, state["action"])
+        new_state["terminated"] = new_state["done"]
+        if self._torchrl_mode:
+            new_state.pop("action")
+            new_state["solution"] = _write_step(state["solution"], state["i"], state["action"])
+            if "reward" not in new_state or not self.has_dense_reward:
+                final = self._objective(new_state, new_state["solution"]).unsqueeze(-1)
+                finished_now = new_state["done"] & ~state["done"]
+                new_state["reward"] = torch.where(finished_now, final, torch.zeros_like(final))
+        return TensorDict(new_state, batch_size=tensordict.batch_size, device=self.device)
+
+    @property
+    def has_dense_reward(self) -> bool:
+        """Whether single steps are rewarded."""
+        return type(self)._step_reward is not RL4COEnvBase._step_reward
+
+    def _make_specs(self) -> None:
+        """Specs from a generated state, so that declaration and data cannot drift apart."""
+        check, self.check_instance = self.check_instance, False
+        mode, self._torchrl_mode = self._torchrl_mode, True
+        td = self._reset_instances(self.generator([], rng=derive_generator("specs")))
+        self.check_instance, self._torchrl_mode = check, mode
+        leaves = {key: _leaf_spec(value) for key, value in td.items() if key not in _DONE_KEYS}
+        self.observation_spec = Composite(leaves, shape=torch.Size([]), device=self.device)
+        self.action_spec = Categorical(
+            n=td["action_mask"].shape[-1], shape=torch.Size([]), device=self.device
+        )
+        self.reward_spec = Unbounded(shape=torch.Size([1]), device=self.device)
+        self.done_spec = Composite(
+            {key: Binary(n=1, dtype=torch.bool) for key in _DONE_KEYS}, device=self.device
+        )
+
+    def _set_seed(self, seed: int | None) -> None:
+        self.seed = seed
+        self.rng = None if seed is None else derive_generator(seed)
+
+    # ---------------------------------------------------------------- internals
+
+    def _refuse_masked(self, state: State, action: Tensor) -> None:
+        allowed = state["action_mask"].gather(-1, action.unsqueeze(-1)) | state["done"]
+        if not allowed.all():
+            where = (~allowed).flatten().nonzero().flatten().tolist()
+            raise InvalidActionError(
+                f"expected actions that the mask allows, got forbidden ones in instances "
+                f"{format_indices(where)} of {self.name}"
+            )
+
+    def _check_shapes(self, instance: State, batch: torch.Size) -> None:
+        missing = self.required_keys(instance) - set(instance)
+        if missing:
+            raise InvalidInstanceError(
+                f"expected {self.name} instances with keys {list(self.instance_shapes)}, "
+                f"got {sorted(instance)}; missing: {sorted(missing)}"
+            )
+        sizes: dict[str, int] = {}
+        for key, axes in {**self.instance_shapes, **self.optional_shapes}.items():
+            if key not in instance:
+                continue
+            value, letters = instance[key], axes.split()
+            shape = value.shape[len(batch) :]
+            fits = len(shape) == len(letters) and all(
+                size == (int(letter) if letter.isdigit() else sizes.setdefault(letter, size))
+                for letter, size in zip(letters, shape, strict=True)
+            )
+            if not fits:
+                raise InvalidInstanceError(
+                    f"expected {self.name} key {key!r} of shape [*B, {', '.join(letters)}] with "
+                    f"batch {list(batch)} and {sizes}, got {list(value.shape)}"
+                )
+            if value.dtype.is_complex or value.dtype == torch.bool:
+                raise InvalidInstanceError(
+                    f"expected {self.name} key {key!r} of a real dtype, got {value.dtype}"
+                )
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(generator={self.generator!r}, device={str(self.device)!r})"
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For copies and worker processes: generators travel as their state."""
+        state = self.__dict__.copy()
+        state["rng"] = None if self.rng is None else self.rng.get_state()
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        rng_state = state.pop("rng")
+        super().__setstate__(state)
+        self.rng = None if rng_state is None else torch.Generator().set_state(rng_state)
+
+
+_DONE_KEYS = ("done", "terminated")
+
+
+def _leaf_spec(value: Tensor) -> Any:
+    if value.dtype == torch.bool:
+        return Binary(n=value.shape[-1], shape=value.shape, dtype=torch.bool)
+    if value.dtype.is_floating_point:
+        return Unbounded(shape=value.shape, dtype=value.dtype)
+    return Bounded(0, torch.iinfo(value.dtype).max, shape=value.shape, dtype=value.dtype)
+
+
+def _write_step(solution: Tensor, i: Tensor, action: Tensor) -> Tensor:
+    """The solution so far with `action` at step `i` (steps past the end are dropped)."""
+    position = i.clamp_max(solution.shape[-1] - 1)
+    inside = i < solution.shape[-1]
+    value = torch.where(inside, action.unsqueeze(-1), solution.gather(-1, position))
+    return solution.scatter(-1, position, value)
+
+
+def _file_table(
+    files: str | Path | Sequence[str | Path] | None, names: Sequence[str] | None
+) -> dict[str, str | Path]:
+    """Data set name → file."""
+    if files is None:
+        return {}
+    paths = [files] if isinstance(files, str | Path) else list(files)
+    labels = list(names) if names else [Path(path).stem for path in paths]
+    if len(labels) != len(paths) or len(set(labels)) != len(labels):
+        raise ConfigError(
+            f"expected one distinct name for each of {len(paths)} data files, got {labels}"
+        )
+    return dict(zip(labels, paths, strict=True))

@@ -1,0 +1,132 @@
+"""`Generator`: the source of instances, and the pieces that generators of many problems share.
+
+A generator is called with a batch size and gives a TensorDict of instances. It holds parameters
+only; randomness comes in through `rng`, so the same `rng` state always gives the same instances and
+the global random state is left alone.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from numbers import Integral
+from typing import Any
+
+import torch
+
+from tensordict import TensorDict
+from torch import Tensor
+from torch.distributions import Distribution
+
+from rl4co.core.errors import ConfigError
+from rl4co.envs.distributions import (
+    DistributionLike,
+    Sampler,
+    SamplerSpec,
+    accepts_rng,
+    forked_rng,
+)
+
+
+class Generator(ABC):
+    """Base class of all generators.
+
+    A subclass keeps its parameters as attributes and implements :meth:`_generate`.
+    """
+
+    def __call__(
+        self, batch_size: int | Sequence[int], rng: torch.Generator | None = None
+    ) -> TensorDict:
+        """A batch of instances.
+
+        Args:
+            batch_size: Number of instances, or several batch axes; `()` gives one instance without
+                batch axis.
+            rng: Source of randomness; None draws from torch's global generator.
+
+        Returns:
+            Instances with batch size `[*B]`, on the device of `rng`.
+        """
+        size = parse_batch_size(batch_size)
+        if rng is not None and not isinstance(rng, torch.Generator):
+            raise ConfigError(
+                f"expected a torch.Generator or None as rng, got {rng!r}; "
+                "for a seed pass torch.Generator().manual_seed(seed)"
+            )
+        if accepts_rng(self._generate):
+            return self._generate(size, rng)
+        # Generators written for the published package know the global random state only.
+        with forked_rng(rng):
+            return self._generate(size)  # type: ignore[call-arg]
+
+    @abstractmethod
+    def _generate(self, batch_size: torch.Size, rng: torch.Generator | None) -> TensorDict:
+        """Instances with batch size `batch_size`, drawn from `rng` alone."""
+
+    def __repr__(self) -> str:
+        shown = {name: value for name, value in vars(self).items() if not name.startswith("_")}
+        return f"{type(self).__name__}({', '.join(f'{k}={v!r}' for k, v in shown.items())})"
+
+
+def depot_spec(
+    distribution: DistributionLike | None,
+    min_loc: float,
+    max_loc: float,
+    sampler: Sampler | Distribution | None = None,
+) -> SamplerSpec | None:
+    """Description of the depot's sampler; None if the depot is drawn with the customers."""
+    if distribution is None and sampler is None:
+        return None
+    # A sampler wins over the distribution, so any will do beside it.
+    chosen = "uniform" if distribution is None else distribution
+    return SamplerSpec(chosen, min_loc, max_loc, clip=True, sampler=sampler)
+
+
+def sample_locs_and_depot(
+    batch_size: torch.Size,
+    num_loc: int,
+    loc_sampler: Sampler,
+    depot_sampler: Sampler | None = None,
+    rng: torch.Generator | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Customers and the depot of an instance.
+
+    Without a sampler of its own the depot is the first of `num_loc + 1` points drawn together, so
+    it follows the same distribution (and lies in the same clusters) as the customers.
+
+    Returns:
+        `locs [*B, num_loc, 2]` and `depot [*B, 2]`.
+    """
+    if depot_sampler is None:
+        points = loc_sampler.sample(torch.Size((*batch_size, num_loc + 1, 2)), rng)
+        return points[..., 1:, :], points[..., 0, :]
+    # [*B, 1, 2]: distributions of whole instances see one point per instance, not B points in one.
+    depot = depot_sampler.sample(torch.Size((*batch_size, 1, 2)), rng).squeeze(-2)  # [*B, 2]
+    return loc_sampler.sample(torch.Size((*batch_size, num_loc, 2)), rng), depot
+
+
+def parse_batch_size(batch_size: int | Sequence[int]) -> torch.Size:
+    """A `torch.Size` from one positive integer or a sequence of them."""
+    sizes: Any = (batch_size,) if _is_integer(batch_size) else batch_size
+    if not isinstance(sizes, Sequence) or not all(_is_integer(size) and size > 0 for size in sizes):
+        raise ConfigError(
+            f"expected a positive integer or a sequence of them as batch_size, got {batch_size!r}"
+        )
+    return torch.Size(sizes)
+
+
+def check_num_loc(num_loc: int) -> int:
+    """`num_loc` if it is a positive integer."""
+    if not _is_integer(num_loc) or num_loc < 1:
+        raise ConfigError(f"expected num_loc to be an integer >= 1, got {num_loc!r}")
+    return num_loc
+
+
+def check_interval(name: str, low: float, high: float) -> None:
+    """Raises unless `low < high`."""
+    if not low < high:
+        raise ConfigError(f"expected min_{name} < max_{name}, got {low!r} and {high!r}")
+
+
+def _is_integer(value: Any) -> bool:
+    return isinstance(value, Integral) and not isinstance(value, bool)

@@ -1,0 +1,182 @@
+"""Capacitated Vehicle Routing Problem."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from torch import Tensor
+
+from rl4co.core.ops import (
+    all_true,
+    gather_nodes,
+    gather_points,
+    get_distance_matrix,
+    get_matrix_tour_length,
+    get_tour_length,
+)
+from rl4co.core.registry import ENVS
+from rl4co.envs.base import RL4COEnvBase, State
+from rl4co.envs.routing.cvrp.generator import CVRPGenerator
+
+#: Slack on the vehicle capacity, shared by the mask and the validity check: float32 sums of
+#: demands that fill a vehicle exactly come out up to about 1e-6 above its capacity.
+CAPACITY_TOLERANCE = 1e-5
+
+
+@ENVS.register("cvrp")
+class CVRPEnv(RL4COEnvBase):
+    """Capacitated Vehicle Routing Problem: cheapest routes from a depot that serve every customer.
+
+    An instance has customers `locs [n, 2]`, a `depot [2]`, `demand [n]` divided by the capacity, and
+    the original `capacity [1]`. Optional: `vehicle_capacity [1]`, if demands are in other units
+    (default 1), and a `cost_matrix [N, N]` over depot and customers (N = n + 1) that replaces
+    Euclidean distances; with it, coordinates may be missing.
+
+    State:
+        | key | dtype | shape | meaning |
+        |---|---|---|---|
+        | `locs` | float32 | `[*B, N, 2]` | coordinates, depot first |
+        | `demand` | float32 | `[*B, N]` | demand, 0 for the depot |
+        | `capacity` | float32 | `[*B, 1]` | capacity in the original units |
+        | `vehicle_capacity` | float32 | `[*B, 1]` | capacity in the units of `demand` |
+        | `used_capacity` | float32 | `[*B, 1]` | load on the current route |
+        | `visited` | bool | `[*B, N]` | nodes visited so far |
+        | `current_node` | int64 | `[*B]` | last node visited (starts at the depot, 0) |
+        | `i` | int64 | `[*B, 1]` | number of steps taken |
+        | `action_mask` | bool | `[*B, N]` | customers that fit, and the depot where it makes sense |
+
+    Constraints:
+        Every customer is visited exactly once; the demand on a route does not exceed the capacity.
+
+    Finish condition:
+        All nodes, the depot included, are visited; finished instances stay at the depot.
+
+    Reward:
+        Minus the total length of all routes, $-\\sum_{t=0}^{T} d(a_{t-1}, a_t)$ with
+        $a_{-1} = a_T = 0$.
+
+    Args:
+        capacity_tolerance: Relative slack of the mask. 0 compares in plain float32, as the code of
+            Kool et al. (2019) does, and so forbids some vehicles from being filled exactly.
+        kwargs: See :class:`RL4COEnvBase`.
+    """
+
+    name = "cvrp"
+    generator_cls = CVRPGenerator
+    instance_shapes = {"locs": "n 2", "depot": "2", "demand": "n", "capacity": "1"}
+    optional_shapes = {"vehicle_capacity": "1", "cost_matrix": "N N"}
+    substitutes = {"cost_matrix": ("locs", "depot")}
+
+    def __init__(
+        self, *args: Any, capacity_tolerance: float = CAPACITY_TOLERANCE, **kwargs: Any
+    ) -> None:
+        self._capacity_slack = 1.0 + capacity_tolerance
+        super().__init__(*args, **kwargs)
+
+    def _init_state(self, instance: State) -> State:
+        locs = {}
+        if "locs" in instance:
+            depot = instance["depot"].unsqueeze(-2)  # [*B, 1, 2]
+            locs["locs"] = torch.cat([depot, instance["locs"]], -2)  # [*B, N, 2]
+        demand = torch.cat([torch.zeros_like(instance["demand"][..., :1]), instance["demand"]], -1)
+        start = torch.zeros(demand.shape[:-1], dtype=torch.int64, device=demand.device)
+        capacity = instance.get("vehicle_capacity")
+        return {
+            **locs,
+            "demand": demand,
+            "capacity": instance["capacity"],
+            "vehicle_capacity": torch.ones_like(demand[..., :1]) if capacity is None else capacity,
+            "used_capacity": torch.zeros_like(demand[..., :1]),
+            "visited": torch.zeros(demand.shape, dtype=torch.bool, device=demand.device),
+            "current_node": start,
+            "i": start.unsqueeze(-1),
+        }
+
+    def _transition(self, state: State, action: Tensor) -> State:
+        node = action.unsqueeze(-1)  # [*B, 1]
+        load = state["used_capacity"] + state["demand"].gather(-1, node)
+        visited = state["visited"].scatter(-1, node, True)
+        return {
+            "used_capacity": load * (node != 0),
+            "visited": visited,
+            "current_node": action,
+            "i": state["i"] + 1,
+            "done": all_true(visited),
+        }
+
+    def _action_mask(self, state: State) -> Tensor:
+        load = state["demand"] + state["used_capacity"]  # [*B, N]
+        allowed = ~(state["visited"] | (load > state["vehicle_capacity"] * self._capacity_slack))
+        allowed[..., 0] = False
+        # Staying at the depot is pointless while some customer fits.
+        customers = allowed.sum(-1)
+        allowed[..., 0] = (state["current_node"] != 0) | (customers == 0)
+        return allowed
+
+    def _objective(self, state: State, actions: Tensor) -> Tensor:
+        depot = torch.zeros_like(actions[..., :1])
+        route = torch.cat([depot, actions], -1)
+        if "cost_matrix" in state:
+            return -get_matrix_tour_length(state["cost_matrix"], route)
+        return -get_tour_length(gather_points(state["locs"], route))
+
+    def _violations(self, state: State, actions: Tensor) -> dict[str, Tensor]:
+        num_nodes = state["demand"].shape[-1]
+        visits = torch.zeros(*actions.shape[:-1], num_nodes, device=actions.device)
+        visits = visits.scatter_add(-1, actions, torch.ones_like(actions, dtype=visits.dtype))
+        demand = state["demand"].double().gather(-1, actions)
+        # Load of a route at each step: total so far minus the total at the route's last depot visit.
+        total = demand.cumsum(-1)
+        at_depot = torch.where(actions == 0, total, torch.zeros_like(total))
+        load = total - at_depot.cummax(-1).values
+        limit = state["vehicle_capacity"].double() * (1.0 + CAPACITY_TOLERANCE)
+        return {
+            "every customer is visited exactly once": (visits[..., 1:] != 1).any(-1),
+            "no route exceeds the vehicle capacity": (load > limit).any(-1),
+        }
+
+    def _instance_faults(self, instance: State) -> dict[str, Tensor]:
+        demand, capacity = instance["demand"], instance.get("vehicle_capacity")
+        limit = torch.ones_like(demand[..., :1]) if capacity is None else capacity
+        return {
+            "demand is positive": (demand <= 0).any(-1),
+            "capacity is positive": ((instance["capacity"] <= 0) | (limit <= 0)).any(-1),
+            "demand fits the vehicle_capacity (1 unless given; divide demand by capacity)": (
+                demand > limit * self._capacity_slack
+            ).any(-1),
+        }
+
+    def step_bounds(self, state: State) -> tuple[int, int]:
+        """Every customer and the depot at least; a depot visit between all customers at most."""
+        num_customers = state["demand"].shape[-1] - 1
+        return num_customers + 1, max(2 * num_customers - 1, num_customers + 1)
+
+    def _count_starts(self, state: State) -> int:
+        return state["demand"].shape[-1] - 1
+
+    def _start_actions(self, state: State, num_starts: int) -> Tensor:
+        demand = state["demand"]
+        customers = torch.arange(1, num_starts + 1, device=demand.device)
+        return customers.expand(*demand.shape[:-1], num_starts)
+
+    def _local_search(self, state: State, actions: Tensor, **options: Any) -> Tensor:
+        from rl4co.envs.routing.cvrp.local_search import improve_routes
+
+        matrix = state.get("cost_matrix")
+        distances = get_distance_matrix(state["locs"]) if matrix is None else matrix
+        batch = actions.shape[:-1]
+        improved = improve_routes(
+            distances.reshape(-1, *distances.shape[-2:]).cpu().numpy(),
+            state["demand"].reshape(-1, state["demand"].shape[-1]).cpu().numpy(),
+            state["vehicle_capacity"].reshape(-1).cpu().numpy(),
+            actions.reshape(-1, actions.shape[-1]).cpu().numpy(),
+            **options,
+        )
+        return torch.from_numpy(improved).view(*batch, -1).to(actions.device)
+
+    def _render(self, state: State, actions: Tensor | None, **options: Any) -> Any:
+        from rl4co.envs.routing.cvrp.render import render
+
+        return render(state, actions, **options)

@@ -1,0 +1,115 @@
+"""Traveling Salesman Problem."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from torch import Tensor
+
+from rl4co.core.ops import gather_points, get_distance_matrix, get_matrix_tour_length, get_tour_length
+from rl4co.core.registry import ENVS
+from rl4co.envs.base import RL4COEnvBase, State
+from rl4co.envs.routing.tsp.generator import TSPGenerator
+
+
+@ENVS.register("tsp")
+class TSPEnv(RL4COEnvBase):
+    """Traveling Salesman Problem: the shortest closed tour that visits every node once.
+
+    An instance has coordinates `locs [N, 2]`, or a `cost_matrix [N, N]` (symmetric or not) that
+    replaces Euclidean distances, or both.
+
+    State:
+        | key | dtype | shape | meaning |
+        |---|---|---|---|
+        | `locs` | float32 | `[*B, N, 2]` | coordinates |
+        | `first_node` | int64 | `[*B]` | first node of the tour (0 before the first step) |
+        | `current_node` | int64 | `[*B]` | last node visited (0 before the first step) |
+        | `i` | int64 | `[*B, 1]` | number of nodes visited |
+        | `action_mask` | bool | `[*B, N]` | nodes not visited yet |
+
+    Constraints:
+        Every node is visited exactly once.
+
+    Finish condition:
+        All N nodes are visited (exactly N steps).
+
+    Reward:
+        Minus the length of the closed tour, $-\\sum_{t} d(a_t, a_{t+1 \\bmod N})$.
+    """
+
+    name = "tsp"
+    generator_cls = TSPGenerator
+    instance_shapes = {"locs": "n 2"}
+    optional_shapes = {"cost_matrix": "n n"}
+    substitutes = {"cost_matrix": ("locs",)}
+
+    def _init_state(self, instance: State) -> State:
+        nodes = instance["locs" if "locs" in instance else "cost_matrix"]  # [*B, N, ...]
+        start = torch.zeros(nodes.shape[:-2], dtype=torch.int64, device=nodes.device)
+        return {
+            **{key: instance[key] for key in ("locs",) if key in instance},
+            "first_node": start,
+            "current_node": start,
+            "i": start.unsqueeze(-1),
+            "action_mask": torch.ones(nodes.shape[:-1], dtype=torch.bool, device=nodes.device),
+        }
+
+    def _transition(self, state: State, action: Tensor) -> State:
+        i = state["i"]
+        return {
+            "first_node": torch.where(i.squeeze(-1) == 0, action, state["first_node"]),
+            "current_node": action,
+            "i": i + 1,
+            "action_mask": state["action_mask"].scatter(-1, action.unsqueeze(-1), False),
+            "done": i + 1 >= state["action_mask"].shape[-1],
+        }
+
+    def _action_mask(self, state: State) -> Tensor:
+        return state["action_mask"]
+
+    def _objective(self, state: State, actions: Tensor) -> Tensor:
+        if "cost_matrix" in state:
+            return -get_matrix_tour_length(state["cost_matrix"], actions)
+        return -get_tour_length(gather_points(state["locs"], actions))
+
+    def _violations(self, state: State, actions: Tensor) -> dict[str, Tensor]:
+        num_nodes = state["action_mask"].shape[-1]
+        if actions.shape[-1] != num_nodes:
+            wrong = torch.ones(actions.shape[:-1], dtype=torch.bool, device=actions.device)
+            return {"every node is visited exactly once": wrong}
+        every_node = torch.arange(num_nodes, device=actions.device)
+        visits = actions.sort(-1).values
+        return {"every node is visited exactly once": (visits != every_node).any(-1)}
+
+    def step_bounds(self, state: State) -> tuple[int, int]:
+        """Exactly one step per node."""
+        num_nodes = state["action_mask"].shape[-1]
+        return num_nodes, num_nodes
+
+    def _count_starts(self, state: State) -> int:
+        return state["action_mask"].shape[-1]
+
+    def _start_actions(self, state: State, num_starts: int) -> Tensor:
+        mask = state["action_mask"]
+        return torch.arange(num_starts, device=mask.device).expand(*mask.shape[:-1], num_starts)
+
+    def _local_search(self, state: State, actions: Tensor, **options: Any) -> Tensor:
+        from rl4co.envs.routing.tsp.local_search import improve_tour
+
+        matrix = state.get("cost_matrix")
+        distances = get_distance_matrix(state["locs"]) if matrix is None else matrix
+        batch = actions.shape[:-1]
+        improved = improve_tour(
+            distances.reshape(-1, *distances.shape[-2:]).cpu().numpy(),
+            actions.reshape(-1, actions.shape[-1]).cpu().numpy(),
+            **options,
+        )
+        return torch.from_numpy(improved).view(*batch, -1).to(actions.device)
+
+    def _render(self, state: State, actions: Tensor | None, **options: Any) -> Any:
+        from rl4co.envs.routing.tsp.render import render
+
+        return render(state, actions, **options)

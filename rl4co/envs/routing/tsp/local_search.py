@@ -1,0 +1,419 @@
+"""Local search for closed tours: 2-opt, Or-opt and both together, on batches of distance matrices.
+
+The search runs in numba kernels. Importing this module does not import numba: a kernel is compiled
+(or loaded from numba's cache on disk) when it is first called. Matrices may be asymmetric.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property, update_wrapper
+from itertools import pairwise
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from rl4co.core.errors import (
+    ConfigError,
+    InvalidInstanceError,
+    InvalidSolutionError,
+    MissingDependencyError,
+)
+
+Ints: TypeAlias = npt.NDArray[np.int64]
+Floats: TypeAlias = npt.NDArray[np.float64]
+
+# A move must gain this share of what it takes out. The threshold is relative, so it suits unit
+# squares and metres alike, and far above rounding, so a sequence of moves cannot cycle.
+MIN_GAIN = 1e-6
+
+
+class LazyKernel:
+    """A function that numba compiles when it is first called, from Python or from a kernel.
+
+    Used as a decorator. `_numba_type_` is the attribute by which numba recognises what a global
+    name is while it compiles a caller; answering it there makes kernels call each other.
+    """
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.function = function
+        update_wrapper(self, function)
+
+    @cached_property
+    def compiled(self) -> Any:
+        """The numba dispatcher."""
+        try:
+            import numba
+        except ImportError as error:
+            raise MissingDependencyError("numba") from error
+        try:
+            return numba.njit(cache=True, nogil=True)(self.function)
+        except RuntimeError:  # no writable folder for the cache: compile once per process
+            return numba.njit(nogil=True)(self.function)
+
+    @property
+    def _numba_type_(self) -> Any:
+        return self.compiled._numba_type_
+
+    def __call__(self, *arguments: Any) -> Any:
+        """Runs the compiled function."""
+        return self.compiled(*arguments)
+
+
+def two_opt(
+    distances: np.ndarray,
+    tours: np.ndarray,
+    max_iterations: int = 1000,
+    num_neighbors: int | None = None,
+    threads: int = 1,
+) -> np.ndarray:
+    """Improves tours by reversing segments until no reversal helps.
+
+    First improvement: a move is applied as soon as it is found. The first node of a tour stays
+    first and the result is never longer than the input.
+
+    Args:
+        distances: Distance from row to column. The diagonal is not read.
+        tours: Permutations of the nodes. With more tours than matrices, tour `s * B + b` belongs to
+            matrix `b` (the order of `batchify`).
+        max_iterations: Most moves applied to one tour.
+        num_neighbors: Look only at moves that connect a node with one of its that many nearest
+            neighbours; all moves if None. Pays off for several hundred nodes and more.
+        threads: Threads that share the batch.
+
+    Returns:
+        Improved tours.
+
+    Shapes:
+        distances `[B, N, N]`, tours `[S * B, N]` → `[S * B, N]`
+
+    Example:
+        >>> square = np.array([[0, 0], [1, 0], [1, 1], [0, 1]])
+        >>> distances = np.linalg.norm(square[:, None] - square[None], axis=-1)
+        >>> two_opt(distances[None], np.array([[0, 2, 1, 3]])).tolist()
+        [[0, 1, 2, 3]]
+    """
+    return _improve(distances, tours, max_iterations, num_neighbors, threads, (True, False))
+
+
+def or_opt(
+    distances: np.ndarray,
+    tours: np.ndarray,
+    max_iterations: int = 1000,
+    num_neighbors: int | None = None,
+    threads: int = 1,
+) -> np.ndarray:
+    """Improves tours by moving segments of one to three nodes elsewhere, possibly reversed.
+
+    Arguments, result and guarantees are those of `two_opt`.
+
+    Shapes:
+        distances `[B, N, N]`, tours `[S * B, N]` → `[S * B, N]`
+    """
+    return _improve(distances, tours, max_iterations, num_neighbors, threads, (False, True))
+
+
+def improve_tour(
+    distances: np.ndarray,
+    tours: np.ndarray,
+    max_iterations: int = 1000,
+    num_neighbors: int | None = None,
+    threads: int = 1,
+) -> np.ndarray:
+    """Improves tours by 2-opt and Or-opt in turn until neither finds a move.
+
+    Arguments, result and guarantees are those of `two_opt`.
+
+    Shapes:
+        distances `[B, N, N]`, tours `[S * B, N]` → `[S * B, N]`
+    """
+    return _improve(distances, tours, max_iterations, num_neighbors, threads, (True, True))
+
+
+def _improve(
+    distances: np.ndarray,
+    tours: np.ndarray,
+    max_iterations: int,
+    num_neighbors: int | None,
+    threads: int,
+    moves: tuple[bool, bool],
+) -> np.ndarray:
+    distances, tours = np.asarray(distances), np.asarray(tours)
+    if distances.ndim != 3 or distances.shape[1] != distances.shape[2] or not distances.size:
+        raise ConfigError(f"expected distances of shape [B, N, N], got {list(distances.shape)}")
+    size = distances.shape[-1]
+    if tours.ndim != 2 or tours.shape[1] != size or tours.shape[0] % distances.shape[0]:
+        raise ConfigError(
+            f"expected tours of shape [S * B, N] with B={distances.shape[0]}, N={size}, "
+            f"got {list(tours.shape)}"
+        )
+    if num_neighbors is not None and num_neighbors < 1:
+        raise ConfigError(f"expected num_neighbors of at least 1, got {num_neighbors}")
+    distances = as_finite_distances(distances)
+    broken = (np.sort(tours, axis=1) != np.arange(size)).any(axis=1).nonzero()[0]
+    if broken.size:
+        raise InvalidSolutionError(
+            "every node is visited exactly once", broken.tolist(), len(tours)
+        )
+
+    if num_neighbors is None or num_neighbors >= size - 1:
+        neighbors = np.empty((len(distances), size, 0), dtype=np.int64)
+    else:
+        far_diagonal = distances + np.diag(np.full(size, np.inf, dtype=distances.dtype))
+        nearest = np.argpartition(far_diagonal, num_neighbors, axis=-1)[..., :num_neighbors]
+        neighbors = np.ascontiguousarray(nearest, dtype=np.int64)  # [B, N, num_neighbors]
+
+    result = np.array(tours, dtype=np.int64, order="C")
+    run_in_chunks(
+        lambda rows: _search_rows(
+            distances, neighbors, result, rows.start, rows.stop, *moves, max_iterations
+        ),
+        len(result),
+        threads,
+    )
+    return result
+
+
+def as_finite_distances(distances: np.ndarray) -> np.ndarray:
+    """Contiguous float matrices `[B, N, N]`; raises if an entry off the diagonal is not finite."""
+    if distances.dtype not in (np.float32, np.float64):
+        distances = distances.astype(np.float64)
+    finite = np.isfinite(distances) | np.eye(distances.shape[-1], dtype=bool)
+    broken = (~finite).any(axis=(1, 2)).nonzero()[0]
+    if broken.size:
+        raise InvalidInstanceError(
+            f"expected finite distances, got NaN or infinity in instances {broken.tolist()[:8]}; "
+            "give forbidden arcs a large finite length"
+        )
+    return np.ascontiguousarray(distances)
+
+
+def run_in_chunks(run: Callable[[range], None], rows: int, threads: int) -> None:
+    """Calls `run` on consecutive ranges that cover `rows`, one per thread.
+
+    Kernels release the GIL, so plain threads scale; numba's own parallel loops would bring a
+    threading layer that does not survive forked data-loader workers.
+    """
+    if threads < 1:
+        raise ConfigError(f"expected threads of at least 1, got {threads}")
+    bounds = np.linspace(0, rows, min(threads, max(rows, 1)) + 1).astype(int).tolist()
+    chunks = [range(*pair) for pair in pairwise(bounds)]
+    if len(chunks) == 1:
+        run(chunks[0])
+        return
+    with ThreadPoolExecutor(len(chunks)) as pool:
+        for future in [pool.submit(run, chunk) for chunk in chunks]:
+            future.result()
+
+
+# --------------------------------------------------------------------------------------------------
+# Kernels. Every formula holds for symmetric and asymmetric matrices: what a reversal costs is kept
+# in a prefix sum that is zero in the symmetric case.
+
+
+class Tour(NamedTuple):
+    """One tour and what is known about it; the arrays change in place."""
+
+    nodes: Ints  # [N + 1], the last entry repeats the first
+    position: Ints  # [N], the inverse of nodes[:-1]
+    turn: Floats  # [N + 1], walking i..j backwards costs turn[j] - turn[i] more than forwards
+
+
+@LazyKernel
+def _search_rows(
+    distances: Floats,
+    neighbors: Ints,
+    tours: Ints,
+    start: int,
+    stop: int,
+    reverse: bool,
+    relocate: bool,
+    budget: int,
+) -> None:
+    """Improves the tours `start`..`stop` in place, keeping the first node of each first."""
+    size = tours.shape[1]
+    tour = Tour(np.empty(size + 1, np.int64), np.empty(size, np.int64), np.zeros(size + 1))
+    for row in range(start, stop):
+        instance = row % distances.shape[0]
+        # Sums of float32 edges lose more than the smallest gain; one copy is cheap.
+        d = distances[instance].astype(np.float64)
+        symmetric = _is_symmetric(d)
+        tour.turn[:] = 0.0
+        tour.nodes[:size], tour.nodes[size] = tours[row], tours[row, 0]
+        length = _length(d, tour.nodes)
+        _index(d, tour, symmetric)
+        left = budget
+        while left > 0:
+            used = 0
+            if reverse:
+                used += _two_opt(d, neighbors[instance], tour, symmetric, left)
+            if relocate:
+                used += _or_opt(d, neighbors[instance], tour, symmetric, left - used)
+            if used == 0:
+                break
+            left -= used
+        # Rounding of huge entries (forbidden arcs) can fake a gain; the promise holds regardless.
+        if _length(d, tour.nodes) < length:
+            tours[row] = np.roll(tour.nodes[:size], -tour.position[tours[row, 0]])
+
+
+@LazyKernel
+def _is_symmetric(d: Floats) -> bool:
+    for i in range(d.shape[0]):
+        for j in range(i):
+            if d[i, j] != d[j, i]:
+                return False
+    return True
+
+
+@LazyKernel
+def _length(d: Floats, nodes: Ints) -> float:
+    total = 0.0
+    for i in range(nodes.size - 1):
+        total += d[nodes[i], nodes[i + 1]]
+    return total
+
+
+@LazyKernel
+def _index(d: Floats, tour: Tour, symmetric: bool) -> None:
+    """Recomputes `position` and `turn` after the nodes have changed."""
+    for i in range(tour.position.size):
+        u, v = tour.nodes[i], tour.nodes[i + 1]
+        tour.position[u] = i
+        if not symmetric:
+            tour.turn[i + 1] = tour.turn[i] + d[v, u] - d[u, v]
+
+
+@LazyKernel
+def _reverse(nodes: Ints, i: int, j: int) -> None:
+    while i < j:
+        nodes[i], nodes[j] = nodes[j], nodes[i]
+        i += 1
+        j -= 1
+
+
+@LazyKernel
+def _reversal(d: Floats, tour: Tour, symmetric: bool, i: int, j: int) -> int:
+    """What to reverse: 1 for the positions i..j (0 < i < j), 2 for all others, 0 for nothing."""
+    nodes, _, turn = tour
+    a, b, c, e = nodes[i - 1], nodes[i], nodes[j], nodes[j + 1]
+    removed, extra = d[a, b] + d[c, e], turn[j] - turn[i]
+    if removed - d[a, c] - d[b, e] - extra > MIN_GAIN * (abs(removed) + abs(extra)):
+        return 1
+    if symmetric:  # reversing the rest gives the same cycle, walked the other way round
+        return 0
+    extra = turn[-1] - (turn[j + 1] - turn[i - 1])
+    if removed - d[c, a] - d[e, b] - extra > MIN_GAIN * (abs(removed) + abs(extra)):
+        return 2
+    return 0
+
+
+@LazyKernel
+def _apply_reversal(d: Floats, tour: Tour, symmetric: bool, i: int, j: int, kind: int) -> None:
+    _reverse(tour.nodes, i, j)
+    if kind == 2:
+        _reverse(tour.nodes, 1, tour.position.size - 1)
+    _index(d, tour, symmetric)
+
+
+@LazyKernel
+def _two_opt(d: Floats, neighbors: Ints, tour: Tour, symmetric: bool, budget: int) -> int:
+    """Tries every reversal once, applies those that help, returns how many did."""
+    position = tour.position
+    size, used = position.size, 0
+    if neighbors.shape[1] == 0:
+        for i in range(1, size - 1):
+            for j in range(i + 1, size):
+                kind = _reversal(d, tour, symmetric, i, j)
+                if kind:
+                    _apply_reversal(d, tour, symmetric, i, j, kind)
+                    used += 1
+                    if used == budget:
+                        return used
+        return used
+    for u in range(size):
+        for v in neighbors[u]:
+            # The two reversals that make u and v adjacent: their successors, or their
+            # predecessors, become adjacent as well.
+            for shift in range(2):
+                i = min(position[u], position[v]) + 1 - shift
+                j = max(position[u], position[v]) - shift
+                if i == 0:  # the first position stays put: name the other side of the cycle
+                    i, j = j + 1, size - 1
+                kind = _reversal(d, tour, symmetric, i, j) if 0 < i < j else 0
+                if kind:
+                    _apply_reversal(d, tour, symmetric, i, j, kind)
+                    used += 1
+                    if used == budget:
+                        return used
+    return used
+
+
+@LazyKernel
+def _insertion(
+    d: Floats, nodes: Ints, head: int, tail: int, extra: float, gap: int
+) -> tuple[float, bool]:
+    """Cost of the segment head..tail between positions gap and gap + 1, and whether reversed."""
+    left, right = nodes[gap], nodes[gap + 1]
+    forward = d[left, head] + d[tail, right]
+    backward = d[left, tail] + d[head, right] + extra
+    return min(forward, backward) - d[left, right], backward < forward
+
+
+@LazyKernel
+def _best_gap(d: Floats, neighbors: Ints, tour: Tour, i: int, length: int) -> tuple[int, bool]:
+    """Best new place of the positions i..i+length-1 (i > 0), or -1, and whether to reverse them."""
+    nodes, position, turn = tour
+    before, after = nodes[i - 1], nodes[i + length]
+    head, tail = nodes[i], nodes[i + length - 1]
+    extra = turn[i + length - 1] - turn[i]
+    removed = d[before, head] + d[tail, after]
+    best = removed - d[before, after] - MIN_GAIN * (abs(removed) + abs(extra))
+    place, flip = -1, False
+    if neighbors.shape[1] == 0:
+        for gap in range(position.size):
+            if gap < i - 1 or gap >= i + length:
+                cost, flipped = _insertion(d, nodes, head, tail, extra, gap)
+                if cost < best:
+                    best, place, flip = cost, gap, flipped
+        return place, flip
+    for end in (head, tail):
+        for near in neighbors[end]:
+            for gap in (position[near], (position[near] - 1) % position.size):
+                if gap < i - 1 or gap >= i + length:
+                    cost, flipped = _insertion(d, nodes, head, tail, extra, gap)
+                    if cost < best:
+                        best, place, flip = cost, gap, flipped
+    return place, flip
+
+
+@LazyKernel
+def _or_opt(d: Floats, neighbors: Ints, tour: Tour, symmetric: bool, budget: int) -> int:
+    """Moves every segment of up to three nodes to its best place, returns how many moved."""
+    nodes, size, used = tour.nodes, tour.position.size, 0
+    for length in range(1, min(3, size - 2) + 1):
+        for node in range(size):
+            if used == budget:
+                return used
+            i = tour.position[node]
+            if i == 0 or i + length > size:  # crosses the end of the array: rotate it away
+                nodes[:size] = np.roll(nodes[:size], 1 - i)
+                nodes[size] = nodes[0]
+                _index(d, tour, symmetric)
+                i = 1
+            gap, flip = _best_gap(d, neighbors, tour, i, length)
+            if gap < 0:
+                continue
+            if flip:
+                _reverse(nodes, i, i + length - 1)
+            # Moving a segment is swapping two neighbouring blocks: three reversals.
+            first, middle, last = (gap + 1, i, i + length) if gap < i else (i, i + length, gap + 1)
+            _reverse(nodes, first, middle - 1)
+            _reverse(nodes, middle, last - 1)
+            _reverse(nodes, first, last - 1)
+            nodes[size] = nodes[0]
+            _index(d, tour, symmetric)
+            used += 1
+    return used

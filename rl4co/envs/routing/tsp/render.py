@@ -1,0 +1,86 @@
+"""Picture of one travelling salesman instance, with a tour or without."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from rl4co.envs.rendering import (
+    ACCENT,
+    INK,
+    MAX_NUMBERED_NODES,
+    ROUTE_COLORS,
+    as_path,
+    count_of,
+    draw_arrows,
+    draw_nodes,
+    draw_path,
+    draw_title,
+    format_cost,
+    line_width,
+    node_coordinates,
+    path_cost,
+    root_figure,
+    routing_axes,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from torch import Tensor
+
+NUM_ARROWS = 12
+
+
+def render(
+    state: Mapping[str, Tensor],
+    actions: Tensor | None = None,
+    ax: Axes | None = None,
+    *,
+    title: str | None = None,
+    numbers: bool | None = None,
+) -> Figure:
+    """Draws the nodes and, if given, the tour; its first node has the accent colour.
+
+    A complete tour is closed, a partial one is drawn as a path.
+
+    Args:
+        state: Single instance: `locs [N, 2]`, or `cost_matrix [N, N]` alone, which is laid out by
+            multidimensional scaling.
+        actions: Visited nodes `[T]`, or None for the instance alone.
+        ax: Axes to draw on; a new figure if None.
+        title: Replaces the title, which gives the number of nodes and the cost.
+        numbers: Write node indices; None means up to 30 nodes.
+
+    Returns:
+        The figure.
+    """
+    points, note = node_coordinates(state)
+    size = len(points)
+    ax = routing_axes(ax, points)
+    if numbers is None:
+        numbers = size <= MAX_NUMBERED_NODES
+    order, colors = np.arange(size), [INK] * size
+    heading = count_of(size, "node")
+    if actions is not None and len(actions):
+        path = as_path(actions)
+        closed = len(path) == size
+        walk = np.append(path, path[0]) if closed else path
+        draw_path(ax, points[walk], ROUTE_COLORS[0], width=line_width(size))
+        ax.update_datalim(points)
+        draw_arrows(
+            ax,
+            points[walk],
+            ROUTE_COLORS[0],
+            count=NUM_ARROWS,
+            shortest=0.12 if numbers else 0.06,  # numbered discs hide more of a leg
+        )
+        order = np.append(order[order != path[0]], path[0])  # the first node on top
+        colors[-1] = ACCENT
+        cost = format_cost(path_cost(state, walk))
+        heading += f" · cost {cost}" if closed else f" · {len(path)} visited · cost {cost}"
+    draw_nodes(ax, points[order], color=colors, names=order if numbers else None)
+    draw_title(ax, heading if title is None else title, note)
+    return root_figure(ax)

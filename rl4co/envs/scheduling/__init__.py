@@ -1,0 +1,5 @@
+"""Scheduling problems."""
+
+from rl4co.core.lazy import lazy_attributes
+
+__getattr__, __dir__ = lazy_attributes(__name__, eager=(), packages=(__name__,))

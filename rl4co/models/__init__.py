@@ -1,0 +1,24 @@
+"""Models: policies, RL algorithms and the zoo of methods, imported on first use."""
+
+from __future__ import annotations
+
+from rl4co.core.lazy import lazy_attributes
+
+_BASES = {
+    "ConstructiveEncoder": "rl4co.models.policies.constructive",
+    "ConstructiveDecoder": "rl4co.models.policies.constructive",
+    "ConstructivePolicy": "rl4co.models.policies.constructive",
+    "AutoregressiveEncoder": "rl4co.models.policies.autoregressive",
+    "AutoregressiveDecoder": "rl4co.models.policies.autoregressive",
+    "AutoregressivePolicy": "rl4co.models.policies.autoregressive",
+    "load_pretrained": "rl4co.models.policies.pretrained",
+    "RL4COLitModule": "rl4co.models.rl.base",
+    "REINFORCE": "rl4co.models.rl.reinforce",
+    "REINFORCEBaseline": "rl4co.models.rl.baselines",
+    "get_reinforce_baseline": "rl4co.models.rl.baselines",
+    "CriticNetwork": "rl4co.models.rl.critic",
+}
+
+__getattr__, __dir__ = lazy_attributes(
+    __name__, eager=(), packages=("rl4co.models.zoo",), modules=_BASES
+)

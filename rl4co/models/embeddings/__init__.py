@@ -1,0 +1,30 @@
+"""Embeddings: what a policy needs to know of a problem, one file per problem.
+
+Each file registers, under the environment's name, a function that builds an
+:class:`EnvEmbeddings` record from an :class:`EmbeddingConfig`.
+"""
+
+from __future__ import annotations
+
+from rl4co.core.registry import EMBEDDINGS
+from rl4co.models.embeddings._base import (
+    ContextEmbedding,
+    DynamicEmbedding,
+    EmbeddingConfig,
+    EnvEmbeddings,
+    coordinates,
+)
+
+__all__ = [
+    "ContextEmbedding",
+    "DynamicEmbedding",
+    "EmbeddingConfig",
+    "EnvEmbeddings",
+    "coordinates",
+    "make_embeddings",
+]
+
+
+def make_embeddings(env_name: str, config: EmbeddingConfig) -> EnvEmbeddings:
+    """The embeddings of the environment called `env_name`."""
+    return EMBEDDINGS[env_name](config)

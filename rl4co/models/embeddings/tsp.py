@@ -1,0 +1,60 @@
+"""TSP embeddings: coordinates in, first and last node as context."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+
+from torch import Tensor, nn
+
+from rl4co.core.registry import EMBEDDINGS
+from rl4co.models.embeddings import (
+    ContextEmbedding,
+    EmbeddingConfig,
+    EnvEmbeddings,
+    coordinates,
+)
+
+
+class TSPInitEmbedding(nn.Module):
+    """Linear map of the coordinates: state → `[B, N, D]`."""
+
+    def __init__(self, embed_dim: int, linear_bias: bool = True) -> None:
+        super().__init__()
+        self.init_embed = nn.Linear(2, embed_dim, linear_bias)
+
+    def forward(self, state: Mapping[str, Tensor]) -> Tensor:
+        """Node embeddings."""
+        return self.init_embed(coordinates(state, "tsp"))
+
+
+class TSPContext(ContextEmbedding):
+    """Query from the first and the last node; a learned placeholder before the first step.
+
+    $$q = W [h_{a_1}, h_{a_{t-1}}], \\qquad q_1 = W v_{\\mathrm{placeholder}}$$
+    """
+
+    state_keys = ("first_node", "current_node", "i")
+
+    def __init__(self, embed_dim: int) -> None:
+        super().__init__(embed_dim, num_nodes=2)
+        self.W_placeholder = nn.Parameter(torch.empty(2 * embed_dim).uniform_(-1, 1))
+
+    def nodes(self, state: Mapping[str, Tensor]) -> tuple[Tensor, ...]:
+        """First and last node."""
+        return state["first_node"], state["current_node"]
+
+    def forward(self, tables: tuple[Tensor, ...], state: Mapping[str, Tensor]) -> Tensor:
+        """Queries, with the placeholder where no node has been visited."""
+        placeholder = self.project_context(self.W_placeholder)  # [D]
+        return torch.where(state["i"] == 0, placeholder, super().forward(tables, state))
+
+
+@EMBEDDINGS.register("tsp")
+def tsp_embeddings(config: EmbeddingConfig) -> EnvEmbeddings:
+    """Init and context embeddings of the TSP."""
+    return EnvEmbeddings(
+        init=TSPInitEmbedding(config.embed_dim, config.linear_bias),
+        context=TSPContext(config.embed_dim),
+    )

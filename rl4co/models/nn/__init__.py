@@ -1,0 +1,1 @@
+"""Neural building blocks: tensors in, tensors out; no environment in sight."""

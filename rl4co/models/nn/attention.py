@@ -1,0 +1,163 @@
+"""Multi-head attention and the pointer mechanism of the Attention Model.
+
+Paper: Kool et al., 2019, https://arxiv.org/abs/1803.08475. Masks are True where attention (or an
+action) is allowed, as everywhere in the library.
+"""
+
+from __future__ import annotations
+
+import math
+
+from collections.abc import Callable
+
+import torch
+import torch.nn.functional as F
+
+from torch import Tensor, nn
+
+from rl4co.core.errors import ConfigError
+
+#: (query, key, value, mask) `[B, H, Q, d], [B, H, N, d], [B, H, N, d], [B, 1, Q, N]` → `[B, H, Q, d]`
+AttentionFn = Callable[..., Tensor]
+
+
+def scaled_dot_product_attention_simple(
+    q: Tensor, k: Tensor, v: Tensor, attn_mask: Tensor | None = None
+) -> Tensor:
+    """Attention written out, as a reference and for hardware without a fused kernel.
+
+    $$\\mathrm{softmax}(q k^\\top / \\sqrt{d} + M) v$$
+
+    Args:
+        q: `[B, H, Q, d]`.
+        k: `[B, H, N, d]`.
+        v: `[B, H, N, d]`.
+        attn_mask: Boolean (True = attend) or additive, broadcastable to `[B, H, Q, N]`.
+    """
+    scores = q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1])  # [B, H, Q, N]
+    if attn_mask is not None:
+        if attn_mask.dtype == torch.bool:
+            scores = torch.where(attn_mask, scores, -torch.inf)
+        else:
+            scores = scores + attn_mask
+    return scores.softmax(-1) @ v
+
+
+class MultiHeadAttention(nn.Module):
+    """Self-attention with one projection for queries, keys and values.
+
+    Args:
+        embed_dim: Embedding size D.
+        num_heads: Heads H; must divide D.
+        bias: Whether the projections have a bias.
+        sdpa_fn: Attention function (default: torch's fused `scaled_dot_product_attention`).
+
+    Shapes:
+        `x [B, N, D]`, `attn_mask [B, N, N]` (True = attend) → `[B, N, D]`
+    """
+
+    def __init__(
+        self,
+        embed_dim: int,
+        num_heads: int,
+        bias: bool = True,
+        sdpa_fn: AttentionFn | None = None,
+    ) -> None:
+        super().__init__()
+        check_heads(embed_dim, num_heads)
+        self.num_heads = num_heads
+        self.Wqkv = nn.Linear(embed_dim, 3 * embed_dim, bias=bias)
+        self.out_proj = nn.Linear(embed_dim, embed_dim, bias=bias)
+        self.sdpa_fn = sdpa_fn or F.scaled_dot_product_attention
+
+    def forward(self, x: Tensor, attn_mask: Tensor | None = None) -> Tensor:
+        """Attends from every node to every (allowed) node."""
+        qkv = self.Wqkv(x).unflatten(-1, (3, self.num_heads, -1))  # [B, N, 3, H, d]
+        q, k, v = qkv.permute(2, 0, 3, 1, 4)  # [B, H, N, d] each
+        mask = None if attn_mask is None else attn_mask.unsqueeze(1)  # [B, 1, N, N]
+        heads = self.sdpa_fn(q, k, v, attn_mask=mask)  # [B, H, N, d]
+        return self.out_proj(heads.transpose(1, 2).flatten(2))  # [B, N, D]
+
+
+class PointerAttention(nn.Module):
+    """A glimpse over the nodes, then one compatibility score per node.
+
+    $$g = W_o\\,\\mathrm{MHA}(q, K^g, V^g, M), \\qquad z_i = g^\\top K^\\ell_i / \\sqrt{D}$$
+
+    The output projection is folded into the logit keys once per instance
+    ($g^\\top K_i = (\\mathrm{heads})^\\top W_o^\\top K_i$), so no step multiplies by it again.
+
+    Args:
+        embed_dim: Embedding size D.
+        num_heads: Heads of the glimpse.
+        mask_inner: Whether the glimpse attends to allowed nodes only.
+        out_bias: Whether the output projection has a bias.
+        sdpa_fn: Attention function (default: torch's fused one).
+    """
+
+    def __init__(
+        self,
+        embed_dim: int,
+        num_heads: int,
+        mask_inner: bool = True,
+        out_bias: bool = False,
+        sdpa_fn: AttentionFn | None = None,
+    ) -> None:
+        super().__init__()
+        check_heads(embed_dim, num_heads)
+        self.num_heads = num_heads
+        self.mask_inner = mask_inner
+        self.project_out = nn.Linear(embed_dim, embed_dim, bias=out_bias)
+        self.sdpa_fn = sdpa_fn or F.scaled_dot_product_attention
+
+    def split_heads(self, x: Tensor) -> Tensor:
+        """`[B, N, D]` → `[B, H, N, d]`."""
+        return x.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
+
+    def fold_output(self, logit_key: Tensor) -> tuple[Tensor, Tensor | None]:
+        """Keys `[B, N, D]` that score glimpse heads directly, and the bias `[B, 1, N]` per node."""
+        scale = 1.0 / math.sqrt(logit_key.shape[-1])
+        folded = logit_key @ (self.project_out.weight * scale)
+        if self.project_out.bias is None:
+            return folded, None
+        return folded, (logit_key @ (self.project_out.bias * scale)).unsqueeze(1)
+
+    def forward(
+        self,
+        query: Tensor,
+        glimpse_key: Tensor,
+        glimpse_value: Tensor,
+        folded_key: Tensor,
+        folded_bias: Tensor | None,
+        mask: Tensor,
+    ) -> Tensor:
+        """Logits of all queries, not yet masked.
+
+        Args:
+            query: `[B, Q, D]`.
+            glimpse_key: `[B, H, N, d]`.
+            glimpse_value: `[B, H, N, d]`.
+            folded_key: `[B, N, D]`, from :meth:`fold_output`.
+            folded_bias: `[B, 1, N]` or None.
+            mask: Allowed actions `[B, Q, N]`.
+
+        Returns:
+            `[B, Q, N]`
+        """
+        heads = self.glimpse(query, glimpse_key, glimpse_value, mask)  # [B, Q, D]
+        logits = heads @ folded_key.transpose(-2, -1)  # [B, Q, N]
+        return logits if folded_bias is None else logits + folded_bias
+
+    def glimpse(self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor) -> Tensor:
+        """Concatenated heads `[B, Q, D]` of attention over the (allowed) nodes."""
+        q = self.split_heads(query)  # [B, H, Q, d]
+        attn_mask = mask.unsqueeze(1) if self.mask_inner else None  # [B, 1, Q, N]
+        return self.sdpa_fn(q, key, value, attn_mask=attn_mask).transpose(1, 2).flatten(2)
+
+
+def check_heads(embed_dim: int, num_heads: int) -> None:
+    """Raises unless the heads divide the embedding."""
+    if num_heads < 1 or embed_dim % num_heads:
+        raise ConfigError(
+            f"expected num_heads that divides embed_dim, got {num_heads} heads for {embed_dim}"
+        )

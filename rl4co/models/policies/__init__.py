@@ -1,0 +1,1 @@
+"""Policy families: what all methods of one kind share."""

@@ -1,0 +1,306 @@
+"""Constructive policies: encode once, decode a solution step by step.
+
+:class:`ConstructivePolicy` owns the road from a state to solutions, rewards and log-likelihoods.
+Training takes the fast lane where the decoder allows it: actions are sampled without gradients,
+then the log-probabilities of all steps are computed at once (:mod:`rl4co.decoding.replay`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+
+from tensordict import TensorDictBase
+from torch import Tensor, nn
+
+from rl4co.core.errors import ConfigError, UnknownNameError
+from rl4co.core.ops import flatten_starts, unbatchify
+from rl4co.core.registry import ENVS
+from rl4co.decoding.beam import beam_search
+from rl4co.decoding.replay import replay
+from rl4co.decoding.rollout import Rollout, decode, expand_solutions, walk
+from rl4co.decoding.strategies import (
+    BeamSearch,
+    DecodingStrategy,
+    Evaluate,
+    get_decoding_strategy,
+)
+from rl4co.envs.base import RL4COEnvBase, State
+from rl4co.models.policies.pretrained import PretrainedMixin
+
+StartsFn = Callable[[TensorDictBase, RL4COEnvBase, int], Tensor]
+_PHASES = ("train", "val", "test")
+
+
+class ConstructiveEncoder(nn.Module):
+    """Maps an instance to a latent representation, once per instance."""
+
+    def forward(self, td: Mapping[str, Tensor]) -> tuple[Any, Tensor]:
+        """Hidden representation and init embeddings `[B, N, D]`."""
+        raise NotImplementedError
+
+
+class ConstructiveDecoder(nn.Module):
+    """Maps a state and the cached latent representation to logits."""
+
+    @property
+    def replay_keys(self) -> tuple[str, ...] | None:
+        """State keys that :meth:`forward` reads, or None if it must follow the steps one by one."""
+        return None
+
+    def prepare(self, hidden: Any, state: Mapping[str, Tensor]) -> Any:
+        """What can be computed once per instance."""
+        return hidden
+
+    def forward(self, state: Mapping[str, Tensor], cache: Any) -> Tensor:
+        """Logits `[B, Q, N]` of a state with axes `[B, Q]`; neither clipped nor masked."""
+        raise NotImplementedError
+
+
+class ConstructivePolicy(PretrainedMixin, nn.Module):
+    """A policy that constructs solutions from scratch.
+
+    Args:
+        encoder: Instance → latent representation.
+        decoder: State and latent representation → logits.
+        env_name: Environment used when none is passed to :meth:`forward`.
+        temperature: Default softmax temperature.
+        tanh_clipping: Bound of the tanh clipping of logits (0 = none).
+        mask_logits: Whether forbidden actions are masked.
+        train_decode_type: Decode type of the training phase.
+        val_decode_type: Decode type of the validation phase.
+        test_decode_type: Decode type of the test phase.
+        replay_chunk: Steps per piece of the replay (None = all at once); bounds its memory.
+        check_nan: Whether NaN log-likelihoods raise an error (one look per call).
+    """
+
+    def __init__(
+        self,
+        encoder: nn.Module,
+        decoder: ConstructiveDecoder,
+        env_name: str = "tsp",
+        temperature: float = 1.0,
+        tanh_clipping: float = 0.0,
+        mask_logits: bool = True,
+        train_decode_type: str = "sampling",
+        val_decode_type: str = "greedy",
+        test_decode_type: str = "greedy",
+        replay_chunk: int | None = None,
+        check_nan: bool = True,
+    ) -> None:
+        super().__init__()
+        self.encoder, self.decoder, self.env_name = encoder, decoder, env_name
+        self.temperature = temperature
+        self.tanh_clipping = tanh_clipping
+        self.mask_logits = mask_logits
+        self.train_decode_type = train_decode_type
+        self.val_decode_type = val_decode_type
+        self.test_decode_type = test_decode_type
+        self.replay_chunk = replay_chunk
+        self.check_nan = check_nan
+
+    def forward(
+        self,
+        td: TensorDictBase,
+        env: RL4COEnvBase | str | None = None,
+        phase: str = "train",
+        calc_reward: bool = True,
+        return_actions: bool = True,
+        return_entropy: bool = False,
+        return_hidden: bool = False,
+        return_init_embeds: bool = False,
+        return_sum_log_likelihood: bool = True,
+        actions: Tensor | None = None,
+        decode_type: str | None = None,
+        max_steps: int | None = None,
+        num_steps: int | None = None,
+        select_start_nodes_fn: StartsFn | None = None,
+        **decoding: Any,
+    ) -> dict[str, Any]:
+        """Constructs solutions.
+
+        Args:
+            td: State after `env.reset`, batch `[B]`; not modified.
+            env: Environment, its name, or None for the policy's own.
+            phase: "train", "val" or "test"; selects the default decode type.
+            calc_reward: Whether to evaluate the solutions.
+            return_actions: Whether the output has `actions`.
+            return_entropy: Whether the output has `entropy`.
+            return_hidden: Whether the output has `hidden`.
+            return_init_embeds: Whether the output has `init_embeds`.
+            return_sum_log_likelihood: Sum log-probabilities over steps; otherwise `[rows, T]`.
+            actions: Solutions `[B, T]` (or `[S * B, T]`) to evaluate instead of decoding.
+            decode_type: greedy, sampling, multistart_greedy, multistart_sampling, beam_search or
+                evaluate.
+            max_steps: Refuse solutions that take longer (default: the environment's bound).
+            num_steps: Take exactly this many steps without looking at `done`.
+            select_start_nodes_fn: Replaces the environment's choice of starts.
+            decoding: Settings of the decoding strategy: `num_starts`, `num_samples`,
+                `temperature`, `top_k`, `top_p`, `beam_width`, `select_best`, `rng`, ...
+
+        Returns:
+            `reward` `[rows]`, `log_likelihood` `[rows]`, `actions` `[rows, T]` and what was asked
+            for. With S solutions per instance there are S · B rows, row `s * B + b` being solution s
+            of instance b; `select_best` keeps B rows.
+        """
+        env = self._environment(env)
+        if len(td.batch_size) != 1:
+            raise ConfigError(
+                f"expected a state with one batch axis, got batch {list(td.batch_size)}; "
+                "flatten the batch, or unsqueeze(0) a single instance"
+            )
+        strategy = self._strategy(phase, decode_type, actions, td.batch_size[0], decoding)
+        state: State = dict(td.items())
+
+        hidden, init_embeds = self.encoder(td)
+        cache = self.decoder.prepare(hidden, state)
+
+        starts = None
+        if strategy.multistart:
+            num_solutions = strategy.num_starts or env.get_num_starts(td)
+            choose = select_start_nodes_fn or _environment_starts
+            starts = unbatchify(choose(td, env, num_solutions), num_solutions)  # [B, S]
+        elif isinstance(strategy, Evaluate) and strategy.actions is not None:
+            num_solutions = strategy.actions.shape[1]
+        else:
+            num_solutions = strategy.num_samples
+        solutions = expand_solutions(state, num_solutions)
+
+        rollout = self._decode(
+            env, solutions, cache, strategy, starts, return_entropy, max_steps, num_steps
+        )
+        if self.check_nan and bool(rollout.log_probs.isnan().any()):
+            raise FloatingPointError(
+                f"expected finite log-probabilities from {type(self).__name__}, got NaN; lower the "
+                "learning rate, clip gradients or use a higher precision"
+            )
+        out: dict[str, Any] = {"log_likelihood": rollout.log_probs}  # [B, S, T]
+        if return_sum_log_likelihood:
+            out["log_likelihood"] = _sum_steps(rollout.log_probs)
+        if calc_reward:
+            width = rollout.actions.shape[1]
+            final = solutions if width == num_solutions else expand_solutions(state, width)
+            out["reward"] = env.get_reward(final, rollout.actions)  # [B, S]
+        if return_actions:
+            out["actions"] = rollout.actions
+        if return_entropy:
+            out["entropy"] = _sum_steps(rollout.entropy)
+        if strategy.select_best:
+            out = _select_best(out)
+        out = {key: flatten_starts(value) for key, value in out.items()}
+        if return_hidden:
+            out["hidden"] = hidden
+        if return_init_embeds:
+            out["init_embeds"] = init_embeds
+        return out
+
+    def evaluate(
+        self, td: TensorDictBase, actions: Tensor, env: RL4COEnvBase | str | None = None, **options: Any
+    ) -> dict[str, Any]:
+        """Log-likelihood, entropy and reward of given solutions, differentiable.
+
+        Args:
+            td: State after `env.reset`, batch `[B]`.
+            actions: `[B, T]` or `[S * B, T]`.
+            env: Environment, its name, or None for the policy's own.
+            options: Further arguments of :meth:`forward`.
+        """
+        return self(td, env, actions=actions, decode_type="evaluate", return_entropy=True, **options)
+
+    # ---------------------------------------------------------------- internals
+
+    def _decode(
+        self,
+        env: RL4COEnvBase,
+        solutions: State,
+        cache: Any,
+        strategy: DecodingStrategy,
+        starts: Tensor | None,
+        with_entropy: bool,
+        max_steps: int | None,
+        num_steps: int | None,
+    ) -> Rollout:
+        def logits_fn(state: State) -> Tensor:
+            return self.decoder(state, cache)
+
+        keys = self.decoder.replay_keys
+        if isinstance(strategy, BeamSearch):
+            return beam_search(env, solutions, logits_fn, strategy)
+        if keys is None or (not torch.is_grad_enabled() and not isinstance(strategy, Evaluate)):
+            return decode(
+                env, solutions, logits_fn, strategy,
+                starts=starts, with_entropy=with_entropy, max_steps=max_steps, num_steps=num_steps,
+            )  # fmt: skip
+        record = tuple(dict.fromkeys((*keys, "action_mask")))
+        if isinstance(strategy, Evaluate):
+            rollout = walk(env, solutions, strategy.actions, record=record, forced=0)
+        else:
+            with torch.no_grad():
+                rollout = decode(
+                    env, solutions, logits_fn, strategy,
+                    starts=starts, record=record, with_log_probs=False, max_steps=max_steps,
+                    num_steps=num_steps,
+                )  # fmt: skip
+        rollout.log_probs, rollout.entropy = replay(
+            logits_fn, rollout, strategy, chunk=self.replay_chunk, with_entropy=with_entropy
+        )
+        return rollout
+
+    def _strategy(
+        self,
+        phase: str,
+        decode_type: str | None,
+        actions: Tensor | None,
+        batch: int,
+        settings: Mapping[str, Any],
+    ) -> DecodingStrategy:
+        if phase not in _PHASES:
+            raise UnknownNameError("phase", phase, _PHASES)
+        if actions is not None:
+            if actions.dim() != 2 or actions.shape[0] % batch:
+                raise ConfigError(
+                    f"expected actions of shape [S * {batch}, T], got {list(actions.shape)}"
+                )
+            # [S * B, T] -> [B, S, T]
+            settings = {**settings, "actions": unbatchify(actions, actions.shape[0] // batch)}
+            decode_type = "evaluate"
+        defaults = {
+            "temperature": self.temperature,
+            "tanh_clipping": self.tanh_clipping,
+            "mask_logits": self.mask_logits,
+        }
+        given = {key: value for key, value in settings.items() if value is not None}
+        return get_decoding_strategy(
+            decode_type or getattr(self, f"{phase}_decode_type"), **{**defaults, **given}
+        )
+
+    def _environment(self, env: RL4COEnvBase | str | None) -> RL4COEnvBase:
+        if isinstance(env, RL4COEnvBase):
+            return env
+        # Environments take their size from the instance, so a default one serves any.
+        return ENVS[env or self.env_name]()
+
+
+def _environment_starts(td: TensorDictBase, env: RL4COEnvBase, num_starts: int) -> Tensor:
+    return env.select_start_nodes(td, num_starts)
+
+
+def _sum_steps(values: Tensor | None) -> Tensor:
+    if values is None:
+        raise ConfigError("expected values per step, got none; this decode type does not have them")
+    return values.sum(-1)
+
+
+def _select_best(out: dict[str, Any]) -> dict[str, Any]:
+    """The best of S solutions of each instance, as an axis of one: `[B, S, ...]` → `[B, 1, ...]`."""
+    if "reward" not in out:
+        raise ConfigError("expected calc_reward=True with select_best=True, got False")
+    best = out["reward"].argmax(1, keepdim=True)  # [B, 1]
+
+    def pick(value: Tensor) -> Tensor:
+        index = best.view(*best.shape, *(1,) * (value.dim() - 2))
+        return value.gather(1, index.expand(-1, 1, *value.shape[2:]))
+
+    return {key: pick(value) for key, value in out.items()}

@@ -1,0 +1,145 @@
+"""Saving and loading policies as a folder: `config.json` and `model.safetensors`.
+
+Opening such a folder never runs code from it: the configuration is JSON, the weights are
+safetensors, and the class is looked up among the library's own names (or is the one called).
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import os
+import tempfile
+
+from pathlib import Path
+from typing import Any, TypeVar
+
+import torch
+
+from torch import nn
+
+from rl4co.core.errors import ConfigError, FileFormatError, UnknownNameError
+
+CONFIG_FILE = "config.json"
+WEIGHTS_FILE = "model.safetensors"
+_FORMAT = "rl4co-policy-1"
+
+P = TypeVar("P", bound="PretrainedMixin")
+
+
+class PretrainedMixin:
+    """Remembers constructor arguments, so that a policy can be rebuilt from JSON and weights."""
+
+    _init_arguments: dict[str, Any]
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        """Records the arguments; copies (`copy`, `pickle`) restore them with the rest."""
+        self = super().__new__(cls)
+        bound = inspect.signature(cls.__init__).bind_partial(self, *args, **kwargs)
+        arguments = dict(list(bound.arguments.items())[1:])
+        arguments.update(arguments.pop("kwargs", {}))
+        object.__setattr__(self, "_init_arguments", arguments)
+        return self
+
+    def save_pretrained(self, folder: str | Path) -> Path:
+        """Writes `config.json` and `model.safetensors` into `folder`; returns the folder."""
+        from safetensors.torch import save_file
+
+        folder = Path(folder)
+        config = {
+            "format": _FORMAT,
+            "class": type(self).__name__,
+            "arguments": _jsonable(type(self).__name__, self._init_arguments),
+        }
+        folder.mkdir(parents=True, exist_ok=True)
+        assert isinstance(self, nn.Module)
+        weights = {key: value.contiguous() for key, value in self.state_dict().items()}
+        _write_atomically(folder / WEIGHTS_FILE, lambda path: save_file(weights, path))
+        text = json.dumps(config, indent=2) + "\n"
+        _write_atomically(folder / CONFIG_FILE, lambda path: Path(path).write_text(text))
+        return folder
+
+    @classmethod
+    def from_pretrained(
+        cls: type[P], folder: str | Path, device: torch.device | str = "cpu"
+    ) -> P:
+        """The policy saved in `folder`, in evaluation mode."""
+        config = read_config(folder)
+        if config["class"] != cls.__name__:
+            raise FileFormatError(
+                f"expected a {cls.__name__} in {folder}, got a {config['class']}; "
+                f"use {config['class']}.from_pretrained or rl4co.models.load_pretrained"
+            )
+        policy = cls(**config["arguments"])
+        assert isinstance(policy, nn.Module)
+        _load_weights(policy, Path(folder) / WEIGHTS_FILE)
+        return policy.to(device).eval()  # type: ignore[return-value]
+
+
+def read_config(folder: str | Path) -> dict[str, Any]:
+    """The validated `config.json` of a policy folder."""
+    path = Path(folder) / CONFIG_FILE
+    if not path.is_file():
+        raise FileNotFoundError(
+            f"expected {CONFIG_FILE} in {folder}, got none; was it written by save_pretrained?"
+        )
+    try:
+        config = json.loads(path.read_text(encoding="utf-8"))
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise FileFormatError(f"expected JSON in {path}, got: {error}") from error
+    if not isinstance(config, dict) or config.get("format") != _FORMAT:
+        raise FileFormatError(f"expected format {_FORMAT!r} in {path}, got a foreign file")
+    return config
+
+
+def load_pretrained(folder: str | Path, device: torch.device | str = "cpu") -> Any:
+    """The policy saved in `folder`, whatever its class, in evaluation mode."""
+    from rl4co.core.lazy import exported_names, resolve
+
+    name = read_config(folder)["class"]
+    known = exported_names("rl4co.models.zoo")
+    if name not in known:
+        raise UnknownNameError("policy class", name, known)
+    return resolve(known[name], name).from_pretrained(folder, device)
+
+
+def _load_weights(policy: nn.Module, path: Path) -> None:
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    if not path.is_file():
+        raise FileNotFoundError(f"expected weights at {path}, got none")
+    try:
+        weights = load_file(path)
+    except (SafetensorError, OSError) as error:
+        raise FileFormatError(
+            f"expected safetensors in {path}, got a truncated or foreign file ({error})"
+        ) from error
+    try:
+        policy.load_state_dict(weights)
+    except RuntimeError as error:
+        raise FileFormatError(f"expected weights that fit the configuration: {error}") from error
+
+
+def _jsonable(owner: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    for name, value in arguments.items():
+        try:
+            json.dumps(value)
+        except TypeError:
+            raise ConfigError(
+                f"expected plain values as arguments of {owner} to save it, got {name}="
+                f"{type(value).__name__}; save its state_dict instead, or register a subclass that "
+                "builds this part itself"
+            ) from None
+    return arguments
+
+
+def _write_atomically(path: Path, write: Any) -> None:
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    os.close(handle)
+    try:
+        write(temporary)
+        os.replace(temporary, path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise

@@ -1,0 +1,329 @@
+"""`RL4COLitModule`: the thin Lightning module under every RL algorithm.
+
+It joins an environment and a policy, provides data, optimizers and logging, and derives all
+randomness of training from (seed, epoch, batch, rank), so that a resumed run repeats an
+uninterrupted one.
+"""
+
+from __future__ import annotations
+
+import functools
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, cast
+
+import lightning as L
+import torch
+
+from tensordict import TensorDictBase
+from torch import Tensor, nn
+from torch.optim import Optimizer
+from torch.utils.data import DataLoader
+
+from rl4co.core.errors import ConfigError, UnknownNameError
+from rl4co.core.rng import derive_generator
+from rl4co.data.dataset import GeneratedDataset, TensorDictDataset, make_dataloader
+from rl4co.envs.base import RL4COEnvBase
+
+OptimizerLike = str | type[Optimizer] | Callable[..., Optimizer]
+SchedulerLike = str | type | Callable[..., Any]
+
+_DEFAULT_METRICS = {
+    "train": ("loss", "reward", "bl_val"),
+    "val": ("reward",),
+    "test": ("reward",),
+}
+
+
+class RL4COLitModule(L.LightningModule):
+    """Base class of RL algorithms.
+
+    Args:
+        env: Environment.
+        policy: Policy.
+        batch_size: Training instances per step (and process).
+        val_batch_size: Validation instances per step (default: `batch_size`).
+        test_batch_size: Test instances per step (default: `batch_size`).
+        train_data_size: Training instances per epoch.
+        val_data_size: Validation instances, unless they come from files.
+        test_data_size: Test instances, unless they come from files.
+        optimizer: Name in `torch.optim`, class or factory.
+        optimizer_kwargs: Its arguments (default `{"lr": 1e-4}`).
+        lr_scheduler: Name in `torch.optim.lr_scheduler`, class or factory; None for a constant rate.
+        lr_scheduler_kwargs: Its arguments (default for MultiStepLR: as in the paper).
+        lr_scheduler_interval: "epoch" or "step".
+        lr_scheduler_monitor: Metric watched by schedulers such as ReduceLROnPlateau.
+        shuffle_train_dataloader: Shuffle training data that comes from a file.
+        dataloader_num_workers: Worker processes of the loaders.
+        generate_default_data: Write the paper's validation and test sets to `data_dir` first and
+            use them.
+        data_dir: Folder of the data sets (default: the environment's).
+        metrics: Names of outputs to log, per phase (`{"train": [...], "val": [...], ...}`).
+        log_on_step: Log training metrics at every step, not only per epoch.
+        seed: Seed of instances and actions; default: torch's initial seed.
+    """
+
+    def __init__(
+        self,
+        env: RL4COEnvBase,
+        policy: nn.Module,
+        batch_size: int = 512,
+        val_batch_size: int | None = None,
+        test_batch_size: int | None = None,
+        train_data_size: int = 100_000,
+        val_data_size: int = 10_000,
+        test_data_size: int = 10_000,
+        optimizer: OptimizerLike = "Adam",
+        optimizer_kwargs: Mapping[str, Any] | None = None,
+        lr_scheduler: SchedulerLike | None = None,
+        lr_scheduler_kwargs: Mapping[str, Any] | None = None,
+        lr_scheduler_interval: str = "epoch",
+        lr_scheduler_monitor: str = "val/reward",
+        generate_default_data: bool = False,
+        shuffle_train_dataloader: bool = True,
+        dataloader_num_workers: int = 0,
+        data_dir: str | None = None,
+        metrics: Mapping[str, Sequence[str]] | None = None,
+        log_on_step: bool = True,
+        seed: int | None = None,
+    ) -> None:
+        super().__init__()
+        sizes = {
+            "batch_size": batch_size,
+            "train_data_size": train_data_size,
+            "val_data_size": val_data_size,
+            "test_data_size": test_data_size,
+        }
+        for name, size in sizes.items():
+            if size < 1:
+                raise ConfigError(f"expected {name} of at least 1, got {size}")
+        self.env, self.policy = env, policy
+        if data_dir is not None:
+            self.env.data_dir = type(self.env.data_dir)(data_dir)
+        self.batch_size = batch_size
+        self.val_batch_size = val_batch_size or batch_size
+        self.test_batch_size = test_batch_size or batch_size
+        self.data_sizes = {"train": train_data_size, "val": val_data_size, "test": test_data_size}
+        self.optimizer, self.optimizer_kwargs = optimizer, dict(optimizer_kwargs or {"lr": 1e-4})
+        self.lr_scheduler = lr_scheduler
+        self.lr_scheduler_kwargs = lr_scheduler_kwargs
+        self.lr_scheduler_interval = lr_scheduler_interval
+        self.lr_scheduler_monitor = lr_scheduler_monitor
+        self.generate_default_data = generate_default_data
+        self.shuffle_train_dataloader = shuffle_train_dataloader
+        self.dataloader_num_workers = dataloader_num_workers
+        self.metrics = {**_DEFAULT_METRICS, **self.default_metrics, **(metrics or {})}
+        for phase in self.metrics:
+            if phase not in _DEFAULT_METRICS:
+                raise UnknownNameError("phase in metrics", phase, _DEFAULT_METRICS)
+        self.log_on_step = log_on_step
+        self.run_seed = torch.initial_seed() % 2**63 if seed is None else seed
+
+    #: Metrics that a method logs on top of (or instead of) the defaults.
+    default_metrics: Mapping[str, Sequence[str]] = {}
+
+    # ---------------------------------------------------------------- steps
+
+    def shared_step(
+        self, batch: TensorDictBase, batch_idx: int, phase: str, dataloader_idx: int = 0
+    ) -> dict[str, Any]:
+        """One step of any phase; returns logged metrics and, in training, `loss`."""
+        raise NotImplementedError
+
+    def training_step(self, batch: TensorDictBase, batch_idx: int) -> dict[str, Any]:
+        """Lightning's hook."""
+        return self.shared_step(batch, batch_idx, phase="train")
+
+    def validation_step(
+        self, batch: TensorDictBase, batch_idx: int, dataloader_idx: int = 0
+    ) -> dict[str, Any]:
+        """Lightning's hook."""
+        return self.shared_step(batch, batch_idx, phase="val", dataloader_idx=dataloader_idx)
+
+    def test_step(
+        self, batch: TensorDictBase, batch_idx: int, dataloader_idx: int = 0
+    ) -> dict[str, Any]:
+        """Lightning's hook."""
+        return self.shared_step(batch, batch_idx, phase="test", dataloader_idx=dataloader_idx)
+
+    def forward(self, td: TensorDictBase, **kwargs: Any) -> Any:
+        """Solves reset instances with the policy."""
+        return self.policy(td, self.env, **kwargs)
+
+    def on_train_epoch_end(self) -> None:
+        """Runs :meth:`after_epoch`; override that one."""
+        self.after_epoch()
+
+    def after_epoch(self) -> None:
+        """Hook of algorithms at the end of each training epoch."""
+
+    def action_rng(self, phase: str, batch_idx: int) -> torch.Generator:
+        """Random stream for the actions of one batch."""
+        return derive_generator(
+            self.run_seed, "actions", phase, self.current_epoch, batch_idx, self.global_rank,
+            device=self.device,
+        )  # fmt: skip
+
+    # ---------------------------------------------------------------- logging
+
+    def log_metrics(
+        self, out: Mapping[str, Any], phase: str, dataloader_idx: int = 0, *, batch_size: int
+    ) -> dict[str, Any]:
+        """Logs the metrics of a phase as `phase/name` and returns them with the loss.
+
+        With several validation or test sets each is logged as `phase/set/name`, and their average
+        as `phase/name`.
+        """
+        values = {
+            name: out[name].detach().float().mean()
+            for name in self.metrics[phase]
+            if isinstance(out.get(name), Tensor)
+        }
+        options: dict[str, Any] = {
+            "on_step": phase == "train" and self.log_on_step,
+            "on_epoch": True,
+            "sync_dist": True,
+            "batch_size": batch_size,
+            "add_dataloader_idx": False,
+        }
+        names = self.set_names(phase)
+        for name, value in values.items():
+            visible = name in ("reward", "loss")
+            self.log(f"{phase}/{name}", value, prog_bar=visible and len(names) < 2, **options)
+            if len(names) > 1:
+                self.log(f"{phase}/{names[dataloader_idx]}/{name}", value, prog_bar=visible, **options)
+        return {**({"loss": out["loss"]} if "loss" in out else {}), **values}
+
+    def set_names(self, phase: str) -> list[str]:
+        """Names of the data sets of a phase."""
+        return list(self.env.data_files[phase])
+
+    # ---------------------------------------------------------------- data
+
+    def prepare_data(self) -> None:
+        """Writes the default data sets if asked to."""
+        if self.generate_default_data:
+            from rl4co.data.generate import default_files
+
+            default_files(self.env, self.data_sizes)
+
+    def setup(self, stage: str | None = None) -> None:
+        """Loads or generates validation and test sets."""
+        if self.generate_default_data:
+            from rl4co.data.generate import default_files
+
+            files = default_files(self.env, self.data_sizes)
+            for phase, path in files.items():
+                if not self.env.data_files[phase]:
+                    self.env.data_files[phase] = {path.stem: path}
+        self._datasets = {phase: self._load(phase) for phase in ("val", "test")}
+
+    def train_dataloader(self) -> DataLoader[Any]:
+        """Generated batch by batch, or from the environment's training file."""
+        shard = {"rank": self.global_rank, "world_size": self.trainer.world_size}
+        if not self.env.data_files["train"]:
+            dataset = GeneratedDataset(
+                self.env.generator,
+                size=self.data_sizes["train"],
+                batch_size=self.batch_size,
+                seed=self.run_seed,
+                epoch=self.current_epoch,
+                **shard,
+            )
+            return make_dataloader(dataset, num_workers=self.dataloader_num_workers)
+        (loaded,) = self._load("train").values()
+        return make_dataloader(
+            loaded,
+            self.batch_size,
+            shuffle=self.shuffle_train_dataloader,
+            num_workers=self.dataloader_num_workers,
+            seed=self.run_seed,
+            **shard,
+        )
+
+    def val_dataloader(self) -> list[DataLoader[Any]]:
+        """One loader per validation set."""
+        return self._loaders("val", self.val_batch_size)
+
+    def test_dataloader(self) -> list[DataLoader[Any]]:
+        """One loader per test set."""
+        return self._loaders("test", self.test_batch_size)
+
+    def _load(self, phase: str) -> dict[str, TensorDictDataset]:
+        data = self.env.dataset(self.data_sizes[phase], phase=phase)
+        return data if isinstance(data, dict) else {phase: data}
+
+    def _loaders(self, phase: str, batch_size: int) -> list[DataLoader[Any]]:
+        return [
+            make_dataloader(
+                dataset,
+                batch_size,
+                num_workers=self.dataloader_num_workers,
+                rank=self.global_rank,
+                world_size=self.trainer.world_size,
+            )
+            for dataset in self._datasets[phase].values()
+        ]
+
+    # ---------------------------------------------------------------- optimizers
+
+    def configure_optimizers(self) -> Any:
+        """Optimizer over everything that learns, and its scheduler."""
+        learning = [p for p in self.parameters() if p.requires_grad]
+        optimizer = create_optimizer(learning, self.optimizer, self.optimizer_kwargs)
+        if self.lr_scheduler is None:
+            return optimizer
+        scheduler = create_scheduler(optimizer, self.lr_scheduler, self.lr_scheduler_kwargs)
+        return {
+            "optimizer": optimizer,
+            "lr_scheduler": {
+                "scheduler": scheduler,
+                "interval": self.lr_scheduler_interval,
+                "monitor": self.lr_scheduler_monitor,
+            },
+        }
+
+    # ---------------------------------------------------------------- checkpoints
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Adds the seed, from which all randomness of the run is derived."""
+        checkpoint["run_seed"] = self.run_seed
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Takes over the seed of the interrupted run."""
+        self.run_seed = checkpoint.get("run_seed", self.run_seed)
+
+
+def create_optimizer(
+    parameters: Iterable[nn.Parameter], optimizer: OptimizerLike, kwargs: Mapping[str, Any]
+) -> Optimizer:
+    """An optimizer from its name in `torch.optim`, its class or a factory."""
+    factory = _by_name(torch.optim, optimizer, "optimizer")
+    return cast(Optimizer, factory(parameters, **kwargs))
+
+
+def create_scheduler(
+    optimizer: Optimizer, scheduler: SchedulerLike, kwargs: Mapping[str, Any] | None
+) -> Any:
+    """A scheduler from its name in `torch.optim.lr_scheduler`, its class or a factory.
+
+    MultiStepLR without arguments decays by 0.1 at epochs 80 and 95, as in the paper.
+    """
+    if kwargs is None:
+        kwargs = {"milestones": [80, 95], "gamma": 0.1} if scheduler == "MultiStepLR" else {}
+    return _by_name(torch.optim.lr_scheduler, scheduler, "learning-rate scheduler")(optimizer, **kwargs)
+
+
+def _by_name(module: Any, name: Any, kind: str) -> Callable[..., Any]:
+    if not isinstance(name, str):
+        if isinstance(name, type | functools.partial) or callable(name):
+            return cast(Callable[..., Any], name)
+        raise ConfigError(f"expected a {kind}'s name, class or factory, got {name!r}")
+    found = {
+        key: value
+        for key, value in vars(module).items()
+        if isinstance(value, type) and not key.startswith("_")
+    }
+    if name not in found:
+        raise UnknownNameError(kind, name, found)
+    return found[name]

@@ -1,0 +1,58 @@
+"""Critic: estimates the reward of an instance from its embedding."""
+
+from __future__ import annotations
+
+import copy
+
+from tensordict import TensorDictBase
+from torch import Tensor, nn
+
+from rl4co.core.errors import UnsupportedError
+
+
+class CriticNetwork(nn.Module):
+    """Value $V(x) = \\mathrm{MLP}(\\mathrm{mean}_n\\, h_n)$ of an instance.
+
+    Args:
+        encoder: Instance → (`hidden [B, N, D]`, init embeddings).
+        value_head: `[B, D]` → `[B, 1]` (default: two layers).
+        embed_dim: Embedding size D.
+        hidden_dim: Width of the default value head.
+
+    Shapes:
+        state with batch `[B]` → `[B]`
+    """
+
+    def __init__(
+        self,
+        encoder: nn.Module,
+        value_head: nn.Module | None = None,
+        embed_dim: int = 128,
+        hidden_dim: int = 512,
+    ) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.value_head = value_head or nn.Sequential(
+            nn.Linear(embed_dim, hidden_dim), nn.ReLU(), nn.Linear(hidden_dim, 1)
+        )
+
+    def forward(self, td: TensorDictBase) -> Tensor:
+        """Values `[B]`."""
+        hidden, _ = self.encoder(td)  # [B, N, D]
+        return self.value_head(hidden.mean(1)).squeeze(-1)
+
+
+def create_critic_from_actor(policy: nn.Module, **options: object) -> CriticNetwork:
+    """A critic with a copy of the policy's encoder (own weights from then on).
+
+    Args:
+        policy: Policy with an `encoder` that gives node embeddings.
+        options: Further arguments of :class:`CriticNetwork`.
+    """
+    encoder = getattr(policy, "encoder", None)
+    if encoder is None:
+        raise UnsupportedError(
+            f"expected a policy with an encoder to build a critic from, got {type(policy).__name__}; "
+            "pass a CriticNetwork"
+        )
+    return CriticNetwork(copy.deepcopy(encoder), **options)  # type: ignore[arg-type]

@@ -1,0 +1,101 @@
+"""REINFORCE with a baseline (Williams, 1992; Kool et al., 2019)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from tensordict import TensorDictBase
+from torch import Tensor, nn
+
+from rl4co.core.errors import ConfigError
+from rl4co.envs.base import RL4COEnvBase
+from rl4co.models.rl.base import RL4COLitModule
+from rl4co.models.rl.baselines import EpochContext, REINFORCEBaseline, get_reinforce_baseline
+from rl4co.models.rl.losses import reinforce_loss
+from rl4co.models.rl.reward_scaling import RewardScaler
+
+
+class REINFORCE(RL4COLitModule):
+    """Policy gradient with a baseline.
+
+    $$\\nabla L = -E\\left[(R(a, x) - b(x)) \\nabla \\log \\pi(a | x)\\right]$$
+
+    Args:
+        env: Environment.
+        policy: Policy.
+        baseline: Baseline object, or its name (see :func:`get_reinforce_baseline`).
+        baseline_kwargs: Arguments of a baseline given by name.
+        reward_scale: None, a number to divide advantages by, "norm" or "scale".
+        kwargs: See :class:`RL4COLitModule`.
+    """
+
+    def __init__(
+        self,
+        env: RL4COEnvBase,
+        policy: nn.Module,
+        baseline: REINFORCEBaseline | str = "rollout",
+        baseline_kwargs: Mapping[str, Any] | None = None,
+        reward_scale: float | str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(env, policy, **kwargs)
+        if isinstance(baseline, str):
+            baseline = get_reinforce_baseline(baseline, **(baseline_kwargs or {}))
+        elif baseline_kwargs:
+            raise ConfigError("expected baseline_kwargs with a baseline's name only, got an object")
+        self.baseline = baseline
+        self.baseline.setup(self.policy, self.env)
+        self.advantage_scaler = RewardScaler(reward_scale)
+
+    def shared_step(
+        self, batch: TensorDictBase, batch_idx: int, phase: str, dataloader_idx: int = 0
+    ) -> dict[str, Any]:
+        """Solves a batch; in training also computes the loss."""
+        td = self.env.reset(batch)
+        out = self.policy(td, self.env, phase=phase, rng=self.action_rng(phase, batch_idx))
+        if phase == "train":
+            self.calculate_loss(td, out)
+        return self.log_metrics(out, phase, dataloader_idx, batch_size=td.batch_size[0])
+
+    def calculate_loss(
+        self,
+        td: TensorDictBase,
+        policy_out: dict[str, Any],
+        reward: Tensor | None = None,
+        log_likelihood: Tensor | None = None,
+    ) -> dict[str, Any]:
+        """Adds `loss`, its parts and `bl_val` to the policy's output.
+
+        Args:
+            td: State after reset, batch `[B]`.
+            policy_out: Output of the policy.
+            reward: Replaces the output's reward, e.g. `[B, S]` for a shared baseline.
+            log_likelihood: Replaces the output's log-likelihood, of the same shape.
+        """
+        reward = policy_out["reward"] if reward is None else reward
+        log_likelihood = policy_out["log_likelihood"] if log_likelihood is None else log_likelihood
+        value, baseline_loss = self.baseline(td, reward, self.env)
+        advantage = self.advantage_scaler(reward - value)
+        policy_loss = reinforce_loss(advantage, log_likelihood)
+        policy_out.update(
+            loss=policy_loss + baseline_loss,
+            reinforce_loss=policy_loss,
+            bl_loss=baseline_loss,
+            bl_val=value,
+        )
+        return policy_out
+
+    def after_epoch(self) -> None:
+        """Lets the baseline look at the policy."""
+        metrics = self.baseline.epoch_callback(
+            EpochContext(
+                policy=self.policy,
+                env=self.env,
+                epoch=self.current_epoch,
+                batch_size=self.val_batch_size,
+                seed=self.run_seed,
+                device=self.device,
+            )
+        )
+        self.log_dict(metrics)

@@ -1,0 +1,1 @@
+"""Methods of the literature: one folder per method."""

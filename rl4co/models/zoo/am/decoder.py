@@ -1,0 +1,152 @@
+"""Decoder of the Attention Model: a context query points at nodes."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from collections.abc import Mapping
+from typing import Any
+
+from torch import Tensor, nn
+
+from rl4co.models.embeddings import EmbeddingConfig, make_embeddings
+from rl4co.models.nn.attention import AttentionFn, PointerAttention
+from rl4co.models.policies.autoregressive import AutoregressiveDecoder
+
+
+@dataclasses.dataclass
+class DecoderCache:
+    """What is computed once per instance.
+
+    Attributes:
+        context: What the context embedding prepared from the node embeddings.
+        graph_context: Projected mean of the node embeddings `[B, 1, D]`, or None.
+        glimpse_key: `[B, H, N, d]`.
+        glimpse_value: `[B, H, N, d]`.
+        folded_key: Logit keys with the output projection folded in `[B, N, D]`.
+        folded_bias: `[B, 1, N]` or None.
+    """
+
+    context: Any
+    graph_context: Tensor | None
+    glimpse_key: Tensor
+    glimpse_value: Tensor
+    folded_key: Tensor
+    folded_bias: Tensor | None
+
+
+class AttentionModelDecoder(AutoregressiveDecoder):
+    """Pointer decoder.
+
+    $$q_t = W_f \\bar h + \\mathrm{Context}(h, s_t), \\qquad
+      z_t = \\mathrm{Pointer}(q_t, K^g, V^g, K^\\ell, M_t)$$
+
+    Args:
+        embed_dim: Embedding size D.
+        num_heads: Heads of the glimpse.
+        env_name: Environment whose embeddings to use.
+        context_embedding: State → query (default: that of `env_name`).
+        dynamic_embedding: State → changes of keys and values (default: that of `env_name`).
+        mask_inner: Whether the glimpse attends to allowed nodes only.
+        out_bias_pointer_attn: Whether the pointer's output projection has a bias.
+        linear_bias: Whether the projections of the node embeddings have biases.
+        use_graph_context: Whether the mean of the node embeddings enters the query.
+        sdpa_fn: Attention function of the glimpse.
+        pointer: Replaces the pointer attention.
+
+    Shapes:
+        state with axes `[B, Q]` → logits `[B, Q, N]`
+    """
+
+    def __init__(
+        self,
+        embed_dim: int = 128,
+        num_heads: int = 8,
+        env_name: str = "tsp",
+        context_embedding: nn.Module | None = None,
+        dynamic_embedding: nn.Module | None = None,
+        mask_inner: bool = True,
+        out_bias_pointer_attn: bool = False,
+        linear_bias: bool = False,
+        use_graph_context: bool = True,
+        sdpa_fn: AttentionFn | None = None,
+        pointer: PointerAttention | None = None,
+    ) -> None:
+        super().__init__()
+        if context_embedding is None or dynamic_embedding is None:
+            defaults = make_embeddings(env_name, EmbeddingConfig(embed_dim))
+            context_embedding = context_embedding or defaults.context
+            dynamic_embedding = dynamic_embedding or defaults.dynamic
+        self.context_embedding = context_embedding
+        self.dynamic_embedding = dynamic_embedding
+        self.pointer = pointer or PointerAttention(
+            embed_dim, num_heads, mask_inner, out_bias_pointer_attn, sdpa_fn
+        )
+        # Glimpse keys, glimpse values and logit keys in one projection.
+        self.project_node_embeddings = nn.Linear(embed_dim, 3 * embed_dim, bias=linear_bias)
+        self.project_fixed_context = (
+            nn.Linear(embed_dim, embed_dim, bias=linear_bias) if use_graph_context else None
+        )
+
+    @property
+    def replay_keys(self) -> tuple[str, ...] | None:
+        """The context's state keys; None if keys and values change at every step."""
+        if self.dynamic_embedding is not None:
+            return None
+        return getattr(self.context_embedding, "state_keys", None)
+
+    def prepare(self, hidden: Tensor, state: Mapping[str, Tensor]) -> DecoderCache:
+        """Projects the node embeddings `[B, N, D]` for all steps to come."""
+        key, value, logit_key = self.project_node_embeddings(hidden).chunk(3, dim=-1)
+        folded_key, folded_bias = self.pointer.fold_output(logit_key)
+        graph_context = None
+        if self.project_fixed_context is not None:
+            graph_context = self.project_fixed_context(hidden.mean(1, keepdim=True))
+        return DecoderCache(
+            context=self.context_embedding.prepare(hidden),
+            graph_context=graph_context,
+            glimpse_key=self.pointer.split_heads(key).contiguous(),
+            glimpse_value=self.pointer.split_heads(value).contiguous(),
+            folded_key=folded_key,
+            folded_bias=folded_bias,
+        )
+
+    def forward(self, state: Mapping[str, Tensor], cache: DecoderCache) -> Tensor:
+        """Logits `[B, Q, N]`, neither clipped nor masked."""
+        query = self.context_embedding(cache.context, state)  # [B, Q, D]
+        if cache.graph_context is not None:
+            query = query + cache.graph_context
+        if self.dynamic_embedding is not None:
+            return self._dynamic_logits(query, state, cache)
+        return self.pointer(
+            query,
+            cache.glimpse_key,
+            cache.glimpse_value,
+            cache.folded_key,
+            cache.folded_bias,
+            state["action_mask"],
+        )
+
+    def _dynamic_logits(
+        self, query: Tensor, state: Mapping[str, Tensor], cache: DecoderCache
+    ) -> Tensor:
+        """Logits with keys and values of their own for every query."""
+        key, value, logit_key = self.dynamic_embedding(state)  # [B, Q, N, D] each
+        split = self.pointer.split_heads
+        folded, bias = self.pointer.fold_output(logit_key.flatten(0, 1))
+        shape = query.shape[:2]
+
+        def per_query(shared: Tensor) -> Tensor:  # [B, ...] -> [B * Q, ...]
+            return shared.unsqueeze(1).expand(*shape, *shared.shape[1:]).flatten(0, 1)
+
+        if bias is not None:
+            bias = bias + per_query(cache.folded_bias)
+        logits = self.pointer(
+            query.flatten(0, 1).unsqueeze(1),  # [B * Q, 1, D]
+            per_query(cache.glimpse_key) + split(key.flatten(0, 1)),
+            per_query(cache.glimpse_value) + split(value.flatten(0, 1)),
+            per_query(cache.folded_key) + folded,
+            bias,
+            state["action_mask"].flatten(0, 1).unsqueeze(1),
+        )
+        return logits.view(*shape, -1)

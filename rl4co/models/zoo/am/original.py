@@ -1,0 +1,128 @@
+"""Weights of the original Attention Model code (wouterkool/attention-learn-to-route)."""
+
+from __future__ import annotations
+
+import pickle
+import zipfile
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from torch import Tensor
+
+from rl4co.core.errors import FileFormatError, UnknownNameError
+from rl4co.models.zoo.am.policy import AttentionModelPolicy
+
+#: Environments for which original weights were published.
+PROBLEMS = ("tsp", "cvrp", "sdvrp", "op", "pctsp", "spctsp")
+
+
+def load_original_weights(
+    source: str | Path | Mapping[str, Tensor], problem: str
+) -> AttentionModelPolicy:
+    """A policy with the weights of the original code, in evaluation mode.
+
+    Args:
+        source: The original `.pt` file (opened with `weights_only=True`), an `.npz` file with the
+            original keys, or a state dict.
+        problem: Name of the environment the weights were trained on.
+    """
+    if problem not in PROBLEMS:
+        raise UnknownNameError("problem with original Attention Model weights", problem, PROBLEMS)
+    original = source if isinstance(source, Mapping) else _read(Path(source))
+    policy = AttentionModelPolicy(env_name=problem, attention_bias=False)
+    expected = policy.state_dict()
+    try:
+        converted = _convert({key: torch.as_tensor(value) for key, value in original.items()})
+    except KeyError as error:
+        raise FileFormatError(
+            f"expected original Attention Model weights for {problem} with key {error}, got keys "
+            f"{', '.join(sorted(original)[:6])} ..."
+        ) from error
+    # Counters of batch normalisation are not in the original files and not used in evaluation.
+    counters = {k: v for k, v in expected.items() if k.endswith("num_batches_tracked")}
+    converted = {key: value.float() for key, value in converted.items()} | counters
+    wrong = sorted(
+        key
+        for key in expected.keys() | converted.keys()
+        if key not in expected
+        or key not in converted
+        or expected[key].shape != converted[key].shape
+    )
+    if wrong:
+        raise FileFormatError(
+            f"expected original weights for {problem}, got others: {', '.join(wrong)} missing, "
+            "unknown or of another shape; is it a file for another problem?"
+        )
+    policy.load_state_dict(converted)
+    return policy.eval()
+
+
+def _read(path: Path) -> Mapping[str, Any]:
+    if not path.is_file():
+        raise FileNotFoundError(f"expected original Attention Model weights at {path}, got no file")
+    try:
+        if path.suffix == ".npz":
+            with np.load(path, allow_pickle=False) as arrays:
+                return {key: torch.from_numpy(arrays[key]) for key in arrays.files}
+        content = torch.load(path, map_location="cpu", weights_only=True)
+    except (ValueError, EOFError, RuntimeError, pickle.UnpicklingError, zipfile.BadZipFile) as error:
+        raise FileFormatError(
+            f"expected an original .pt checkpoint or an .npz of its arrays, got {path} ({error})"
+        ) from error
+    return content.get("model", content)
+
+
+def _heads_in(value: Tensor) -> Tensor:
+    """`[H, D, d]` (input on the left) → `[H * d, D]` (torch's convention)."""
+    return value.permute(0, 2, 1).flatten(0, 1)
+
+
+def _heads_out(value: Tensor) -> Tensor:
+    """`[H, d, D]` → `[D, H * d]`."""
+    return value.flatten(0, 1).t().contiguous()
+
+
+def _convert(original: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Our keys with the original values."""
+    out = {}
+    num_layers = 1 + max(
+        (int(key.split(".")[2]) for key in original if key.startswith("embedder.layers.")),
+        default=-1,
+    )
+    for layer in range(num_layers):
+        theirs, ours = f"embedder.layers.{layer}", f"encoder.net.layers.{layer}"
+        out[f"{ours}.attention.Wqkv.weight"] = torch.cat(
+            [_heads_in(original[f"{theirs}.0.module.W_{part}"]) for part in ("query", "key", "val")]
+        )
+        out[f"{ours}.attention.out_proj.weight"] = _heads_out(original[f"{theirs}.0.module.W_out"])
+        for module, index in (("expand", 0), ("contract", 2)):
+            for part in ("weight", "bias"):
+                out[f"{ours}.feedforward.{module}.{part}"] = original[
+                    f"{theirs}.2.module.{index}.{part}"
+                ]
+        for module, index in (("norm_attention", 1), ("norm_feedforward", 3)):
+            for part in ("weight", "bias", "running_mean", "running_var"):
+                out[f"{ours}.{module}.{part}"] = original[f"{theirs}.{index}.normalizer.{part}"]
+    for theirs, ours in _RENAMED.items():
+        if theirs in original:
+            out[ours] = original[theirs]
+    return out
+
+
+_RENAMED = {
+    "init_embed.weight": "encoder.init_embedding.init_embed.weight",
+    "init_embed.bias": "encoder.init_embedding.init_embed.bias",
+    "init_embed_depot.weight": "encoder.init_embedding.init_embed_depot.weight",
+    "init_embed_depot.bias": "encoder.init_embedding.init_embed_depot.bias",
+    "project_node_embeddings.weight": "decoder.project_node_embeddings.weight",
+    "project_fixed_context.weight": "decoder.project_fixed_context.weight",
+    "project_step_context.weight": "decoder.context_embedding.project_context.weight",
+    "project_out.weight": "decoder.pointer.project_out.weight",
+    "project_node_step.weight": "decoder.dynamic_embedding.projection.weight",
+    "W_placeholder": "decoder.context_embedding.W_placeholder",
+}

@@ -1,0 +1,121 @@
+"""Policy of the Attention Model (Kool et al., 2019).
+
+Paper: https://arxiv.org/abs/1803.08475. Original code: wouterkool/attention-learn-to-route.
+"""
+
+from __future__ import annotations
+
+from torch import nn
+
+from rl4co.models.nn.attention import AttentionFn
+from rl4co.models.policies.autoregressive import AutoregressivePolicy
+from rl4co.models.zoo.am.decoder import AttentionModelDecoder
+from rl4co.models.zoo.am.encoder import AttentionModelEncoder
+
+
+class AttentionModelPolicy(AutoregressivePolicy):
+    """Attention Model: graph attention encoder and pointer decoder.
+
+    Every part is chosen from `env_name` or replaced by an argument.
+
+    Args:
+        encoder: Replaces the encoder.
+        decoder: Replaces the decoder.
+        embed_dim: Embedding size D.
+        num_encoder_layers: Encoder blocks.
+        num_heads: Attention heads.
+        normalization: "batch", "instance", "layer" or None.
+        feedforward_hidden: Width of the encoder's feed-forward layers.
+        env_name: Environment whose embeddings to use.
+        encoder_network: Replaces the encoder's blocks.
+        init_embedding: Replaces the init embedding.
+        context_embedding: Replaces the context embedding.
+        dynamic_embedding: Replaces the dynamic embedding.
+        use_graph_context: Whether the mean node embedding enters the query.
+        linear_bias_decoder: Whether the decoder's projections have biases.
+        sdpa_fn: Attention function of encoder and decoder.
+        sdpa_fn_encoder: Attention function of the encoder alone.
+        sdpa_fn_decoder: Attention function of the decoder alone.
+        mask_inner: Whether the glimpse attends to allowed nodes only.
+        out_bias_pointer_attn: Whether the pointer's output projection has a bias.
+        check_nan: Whether NaN logits raise an error (one look at each solution's likelihood).
+        temperature: Softmax temperature.
+        tanh_clipping: Bound of the tanh clipping of logits.
+        mask_logits: Whether forbidden actions are masked.
+        train_decode_type: Decode type of the training phase.
+        val_decode_type: Decode type of the validation phase.
+        test_decode_type: Decode type of the test phase.
+        replay_chunk: Steps per piece of the replay in training (None = all at once).
+        attention_bias: Whether the encoder's attention projections have biases.
+    """
+
+    def __init__(
+        self,
+        encoder: nn.Module | None = None,
+        decoder: AttentionModelDecoder | None = None,
+        embed_dim: int = 128,
+        num_encoder_layers: int = 3,
+        num_heads: int = 8,
+        normalization: str | None = "batch",
+        feedforward_hidden: int = 512,
+        env_name: str = "tsp",
+        encoder_network: nn.Module | None = None,
+        init_embedding: nn.Module | None = None,
+        context_embedding: nn.Module | None = None,
+        dynamic_embedding: nn.Module | None = None,
+        use_graph_context: bool = True,
+        linear_bias_decoder: bool = False,
+        sdpa_fn: AttentionFn | None = None,
+        sdpa_fn_encoder: AttentionFn | None = None,
+        sdpa_fn_decoder: AttentionFn | None = None,
+        mask_inner: bool = True,
+        out_bias_pointer_attn: bool = False,
+        check_nan: bool = True,
+        temperature: float = 1.0,
+        tanh_clipping: float = 10.0,
+        mask_logits: bool = True,
+        train_decode_type: str = "sampling",
+        val_decode_type: str = "greedy",
+        test_decode_type: str = "greedy",
+        replay_chunk: int | None = None,
+        attention_bias: bool = True,
+    ) -> None:
+        super().__init__(
+            encoder=AttentionModelEncoder(
+                embed_dim=embed_dim,
+                init_embedding=init_embedding,
+                env_name=env_name,
+                num_heads=num_heads,
+                num_layers=num_encoder_layers,
+                normalization=normalization,
+                feedforward_hidden=feedforward_hidden,
+                net=encoder_network,
+                sdpa_fn=sdpa_fn_encoder or sdpa_fn,
+                bias=attention_bias,
+            )
+            if encoder is None
+            else encoder,
+            decoder=AttentionModelDecoder(
+                embed_dim=embed_dim,
+                num_heads=num_heads,
+                env_name=env_name,
+                context_embedding=context_embedding,
+                dynamic_embedding=dynamic_embedding,
+                mask_inner=mask_inner,
+                out_bias_pointer_attn=out_bias_pointer_attn,
+                linear_bias=linear_bias_decoder,
+                use_graph_context=use_graph_context,
+                sdpa_fn=sdpa_fn_decoder or sdpa_fn,
+            )
+            if decoder is None
+            else decoder,
+            env_name=env_name,
+            temperature=temperature,
+            tanh_clipping=tanh_clipping,
+            mask_logits=mask_logits,
+            train_decode_type=train_decode_type,
+            val_decode_type=val_decode_type,
+            test_decode_type=test_decode_type,
+            replay_chunk=replay_chunk,
+            check_nan=check_nan,
+        )
