@@ -80,9 +80,9 @@ def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
     return parser.parse_args(argv)
 
 
-def command_line(arguments: argparse.Namespace) -> str:
-    """The command to repeat a run, without the paths of this machine."""
-    parts = ["python -m benchmarks.compare", "--cases", *arguments.cases]
+def command_line(arguments: argparse.Namespace, case: str) -> str:
+    """The command to repeat one case of a run, without the paths of this machine."""
+    parts = ["python -m benchmarks.compare", "--cases", case]
     if arguments.problems != list(PROBLEMS):
         parts += ["--problems", *arguments.problems]
     if arguments.sizes:
@@ -233,7 +233,7 @@ def main(argv: list[str] | None = None) -> None:
         arguments.repeats = 2
     try:
         contenders = make_contenders(arguments)
-        meta = report.machine_facts(command_line(arguments), arguments.threads)
+        meta = report.machine_facts("", arguments.threads)
         meta |= {"quick": arguments.quick, **contender_facts(contenders, console)}
     except PublishedVenvError as error:
         raise SystemExit(f"error: {error}") from error
@@ -247,7 +247,8 @@ def main(argv: list[str] | None = None) -> None:
     schedule = Schedule(arguments.repeats, budget=arguments.budget)
     for name, group in groupby(cases, key=lambda case: case.name):
         rows = run_all(list(group), contenders, schedule, console)
-        result = {"case": name, "meta": meta, "rows": rows}
+        facts = {**meta, "command": command_line(arguments, name)}
+        result = {"case": name, "meta": facts, "rows": rows}
         if roofline := report.roofline_rows(result):
             table = terminal_table("against the matrix products alone", report.ROOFLINE_COLUMNS)
             for cells in roofline:

@@ -106,12 +106,12 @@ def format_ratio(row: Row) -> str:
     return f"{ratio.median:.2f}× ({ratio.low:.2f}..{ratio.high:.2f})"
 
 
-def format_steps(row: Row) -> str:
-    """Decoding steps of either contender; they differ where sampled tours differ in length."""
+def format_both(row: Row, key: str, digits: str) -> str:
+    """Median of a quantity that should be the same for both, twice if it is not."""
     cells = []
     for name in (PUBLISHED, NEW):
-        steps = row["contenders"][name].get("steps")
-        cells.append(f"{statistics.median(steps):g}" if steps else "–")
+        values = row["contenders"][name].get(key)
+        cells.append(format(statistics.median(values), digits) if values else "–")
     return cells[0] if cells[0] == cells[1] else " / ".join(cells)
 
 
@@ -121,14 +121,15 @@ def row_cells(row: Row) -> list[str]:
     return [
         row["case"]["label"],
         str(row["case"]["batch"] or "–"),
-        format_steps(row),
+        format_both(row, "steps", "g"),
+        format_both(row, "costs", ".3f"),
         format_outcome(outcomes[PUBLISHED], metric),
         format_outcome(outcomes[NEW], metric),
         format_ratio(row),
     ]
 
 
-COLUMNS = ["", "batch", "steps", "published", "new", "published / new"]
+COLUMNS = ["", "batch", "steps", "mean cost", "published", "new", "published / new"]
 
 
 def markdown_table(header: list[str], rows: list[list[str]]) -> str:

@@ -33,7 +33,8 @@ class Sample:
     """One repetition."""
 
     value: float
-    steps: float | None = None
+    steps: float | None = None  # decoding steps
+    cost: float | None = None  # mean cost of the solutions
 
 
 @dataclass
@@ -42,13 +43,14 @@ class Outcome:
 
     values: list[float] = field(default_factory=list)
     steps: list[float] = field(default_factory=list)
+    costs: list[float] = field(default_factory=list)
     error: str | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """Fields for the results file."""
         if self.error is not None:
             return {"error": self.error}
-        return {"values": self.values, "steps": self.steps}
+        return {"values": self.values, "steps": self.steps, "costs": self.costs}
 
 
 @dataclass(frozen=True)
@@ -108,6 +110,8 @@ def alternate(
                 outcome.values.append(sample.value)
                 if sample.steps is not None:
                     outcome.steps.append(sample.steps)
+                if sample.cost is not None:
+                    outcome.costs.append(sample.cost)
     return outcomes
 
 
@@ -211,7 +215,7 @@ class WorkerProcess:
     def run(self, metric: str = "seconds") -> Sample:
         """One repetition of the case that was set up."""
         answer = self.request("run")
-        return Sample(answer[metric], answer["steps"])
+        return Sample(answer[metric], answer["steps"], answer["cost"])
 
     def close(self) -> None:
         """End the process by closing its input."""

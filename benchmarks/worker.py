@@ -58,7 +58,7 @@ class Spec:
 
 
 Instances = dict[str, Tensor]
-Step = Callable[[Any], int]  # instances (TensorDict) -> number of decoding steps
+Step = Callable[[Any], tuple[Tensor, Tensor]]  # instances (TensorDict) -> actions, reward
 
 
 def make_instances(problem: str, size: int, batch: int, seed: int) -> Instances:
@@ -93,6 +93,24 @@ def make_env(spec: Spec) -> Any:
     return package("envs").get_env(spec.problem, generator_params={"num_loc": spec.size})
 
 
+def set_weights(policy: torch.nn.Module, seed: int) -> None:
+    """Give both contenders the same weights, so that they decode the same solutions.
+
+    The length of a CVRP solution depends on the random weights (by a third, for untrained ones),
+    and with it the time. Matrices and free vectors get uniform numbers in the order of the
+    parameters, which is the same in both packages; scales get one, biases zero.
+    """
+    rng = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for name, parameter in policy.named_parameters():
+            kind = name.rpartition(".")[2]
+            if parameter.dim() == 1 and kind in ("weight", "bias"):
+                parameter.fill_(1.0 if kind == "weight" else 0.0)
+            else:
+                bound = parameter.shape[-1] ** -0.5
+                parameter.uniform_(-bound, bound, generator=rng)
+
+
 def make_policy(spec: Spec, settings: dict[str, Any]) -> Any:
     """Attention Model policy; every extra argument must be one that the package really has."""
     options = {**settings, **spec.policy_kwargs}
@@ -101,6 +119,7 @@ def make_policy(spec: Spec, settings: dict[str, Any]) -> Any:
         # the published constructor swallows unknown names, which would label a row wrongly
         if not hasattr(policy, name):
             raise ValueError(f"expected a policy with {name!r}, got one without it")
+    set_weights(policy, spec.seed)
     return policy
 
 
@@ -110,14 +129,14 @@ def am_train(spec: Spec) -> Step:
     policy.train()
     optimizer = torch.optim.Adam(policy.parameters(), lr=1e-4)
 
-    def step(instances: Any) -> int:
+    def step(instances: Any) -> tuple[Tensor, Tensor]:
         out = policy(env.reset(instances), env, phase="train", decode_type="sampling")
         advantage = (out["reward"] - out["reward"].mean()).detach()  # [B]
         loss = -(advantage * out["log_likelihood"]).mean()
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-        return int(out["actions"].shape[-1])
+        return out["actions"], out["reward"]
 
     return step
 
@@ -128,7 +147,7 @@ def pomo_train(spec: Spec) -> Step:
     policy.train()
     optimizer = torch.optim.Adam(policy.parameters(), lr=1e-4)
 
-    def step(instances: Any) -> int:
+    def step(instances: Any) -> tuple[Tensor, Tensor]:
         out = policy(
             env.reset(instances),
             env,
@@ -143,7 +162,7 @@ def pomo_train(spec: Spec) -> Step:
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-        return int(out["actions"].shape[-1])
+        return out["actions"], out["reward"]
 
     return step
 
@@ -153,10 +172,10 @@ def greedy(spec: Spec) -> Step:
     env, policy = make_env(spec), make_policy(spec, {})
     policy.eval()
 
-    def step(instances: Any) -> int:
+    def step(instances: Any) -> tuple[Tensor, Tensor]:
         with torch.inference_mode():
             out = policy(env.reset(instances), env, phase="test", decode_type="greedy")
-        return int(out["actions"].shape[-1])
+        return out["actions"], out["reward"]
 
     return step
 
@@ -166,7 +185,7 @@ def multistart_greedy(spec: Spec) -> Step:
     env, policy = make_env(spec), make_policy(spec, POMO_SETTINGS)
     policy.eval()
 
-    def step(instances: Any) -> int:
+    def step(instances: Any) -> tuple[Tensor, Tensor]:
         with torch.inference_mode():
             out = policy(
                 env.reset(instances),
@@ -175,7 +194,7 @@ def multistart_greedy(spec: Spec) -> Step:
                 decode_type="multistart_greedy",
                 num_starts=spec.size,
             )
-        return int(out["actions"].shape[-1])
+        return out["actions"], out["reward"]
 
     return step
 
@@ -184,9 +203,9 @@ def env_rollout(spec: Spec) -> Step:
     """Random rollout of the environment alone, no policy network."""
     decoding, env = package("utils.decoding"), make_env(spec)
 
-    def step(instances: Any) -> int:
-        _, _, actions = decoding.rollout(env, env.reset(instances), decoding.random_policy)
-        return int(actions.shape[-1])
+    def step(instances: Any) -> tuple[Tensor, Tensor]:
+        reward, _, actions = decoding.rollout(env, env.reset(instances), decoding.random_policy)
+        return actions, reward
 
     return step
 
@@ -234,8 +253,8 @@ def call_hook(hook: str) -> str:
         if hook == "auto" and error.name is not None and module_name.startswith(error.name):
             return "none"
         raise
-    getattr(module, function)()
-    return name
+    in_force = getattr(module, function)()
+    return f"{name} (no effect here)" if in_force is False else name
 
 
 class Worker:
@@ -262,10 +281,9 @@ class Worker:
 
     def setup(self, spec: dict[str, Any]) -> dict[str, Any]:
         """Build environment, policy and instances."""
-        self.spec = Spec(**spec)
-        torch.manual_seed(self.spec.seed)  # before the policy: its initial weights
+        self.spec, self.step, self.pool = Spec(**spec), None, None
         self.step = KINDS[self.spec.kind](self.spec)
-        torch.manual_seed(self.spec.seed)  # again: building an environment may reseed
+        torch.manual_seed(self.spec.seed)  # afterwards: building an environment may reseed
         batches = [
             make_instances(self.spec.problem, self.spec.size, self.spec.batch, self.spec.seed + i)
             for i in range(POOL)
@@ -285,11 +303,12 @@ class Worker:
         ]
         rss_before = peak_rss_mib()
         start = time.perf_counter()
-        steps = [self.step(batch) for batch in batches]
+        outputs = [self.step(batch) for batch in batches]
         seconds = time.perf_counter() - start
         return {
             "seconds": seconds / self.spec.inner,
-            "steps": sum(steps) / len(steps),
+            "steps": sum(actions.shape[-1] for actions, _ in outputs) / len(outputs),
+            "cost": -sum(reward.mean().item() for _, reward in outputs) / len(outputs),
             "peak_mib": peak_rss_mib() - rss_before,
         }
 

@@ -40,7 +40,7 @@ class ConfigError(RL4COError, ValueError):
 
 
 class InvalidInstanceError(RL4COError, ValueError):
-    """An instance that breaks a rule of its problem (NaN, demand above capacity, wrong shape ...)."""
+    """An instance that breaks a rule of its problem (NaN, demand above capacity, a wrong shape)."""
 
 
 class InvalidSolutionError(RL4COError, ValueError):
@@ -61,6 +61,23 @@ class InvalidSolutionError(RL4COError, ValueError):
 
 class InvalidActionError(RL4COError, ValueError):
     """An action that the mask forbids, or a state in which every action is forbidden."""
+
+
+class EnvCheckError(RL4COError, AssertionError):
+    """An environment that breaks the contract of environments, with everything found wrong.
+
+    Args:
+        env: Name of the environment's class.
+        findings: One sentence for each fault, with its remedy.
+    """
+
+    def __init__(self, env: str, findings: Sequence[str]) -> None:
+        self.env, self.findings = env, list(findings)
+        listing = "\n".join(f"  {n}. {text}" for n, text in enumerate(self.findings, start=1))
+        super().__init__(
+            f"expected {env} to keep the contract of environments, got {len(self.findings)} "
+            f"finding{'s' if len(self.findings) != 1 else ''}:\n{listing}"
+        )
 
 
 class UnsupportedError(RL4COError, NotImplementedError):

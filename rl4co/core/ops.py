@@ -33,6 +33,9 @@ def batchify(x: Batched, shape: int | Sequence[int]) -> Batched:
 def unbatchify(x: Batched, shape: int | Sequence[int]) -> Batched:
     """Undoes :func:`batchify`: the repeats become axes after the batch.
 
+    Of nested repeats the last is the outermost: `(A, S)` takes row `(s * A + a) * B + b`, as after
+    repeating A times and then S times, to `[b, a, s]`.
+
     Shapes:
         `[S * B, ...]` → `[B, S, ...]`
     """
@@ -79,17 +82,6 @@ def gather_nodes(values: Tensor, index: Tensor) -> Tensor:
 def gather_points(points: Tensor, index: Tensor) -> Tensor:
     """Coordinates (or embeddings) of the visited nodes: `[*B, N, F], [*B, T]` → `[*B, T, F]`."""
     return points.gather(-2, index.unsqueeze(-1).expand(*index.shape, points.shape[-1]))
-
-
-def lookup_rows(table: Tensor, index: Tensor) -> Tensor:
-    """Rows of a table per instance: `[B, N, D], [B, Q]` → `[B, Q, D]`.
-
-    One flat row lookup; its backward pass is several times faster than that of `gather`.
-    """
-    batch, num_nodes, dim = table.shape
-    offset = torch.arange(0, batch * num_nodes, num_nodes, device=table.device).unsqueeze(-1)
-    flat = (index + offset).flatten()  # [B * Q]
-    return table.flatten(0, 1).index_select(0, flat).view(batch, -1, dim)
 
 
 def all_true(mask: Tensor) -> Tensor:
@@ -142,26 +134,54 @@ def calculate_entropy(log_probs: Tensor) -> Tensor:
     return -(finite.exp() * finite).sum(-1).sum(-1)
 
 
+def get_log_likelihood(
+    logprobs: Tensor,
+    actions: Tensor | None = None,
+    mask: Tensor | None = None,
+    return_sum: bool = True,
+) -> Tensor:
+    """Log-likelihood of solutions.
+
+    Args:
+        logprobs: Of all actions `[*B, T, N]`, or of the chosen ones `[*B, T]` if `actions` is None.
+        actions: `[*B, T]`.
+        mask: Steps that count, `[*B, T]`; None counts all.
+        return_sum: Sum over the steps.
+
+    Shapes:
+        `[*B, T, N], [*B, T]` → `[*B]`, or `[*B, T]` without the sum
+    """
+    if actions is not None:
+        logprobs = logprobs.gather(-1, actions.unsqueeze(-1)).squeeze(-1)  # [*B, T]
+    if mask is not None:
+        logprobs = torch.where(mask, logprobs, torch.zeros_like(logprobs))
+    return logprobs.sum(-1) if return_sum else logprobs
+
+
 def sparsify_graph(
     cost_matrix: Tensor, k_sparse: int | None = None, self_loop: bool = False
 ) -> tuple[Tensor, Tensor]:
     """Keeps the `k_sparse` cheapest outgoing edges of each node.
 
     Args:
-        cost_matrix: `[N, N]`; not modified.
-        k_sparse: Edges per node (default `max(N // 5, 10)`, at most N - 1).
-        self_loop: Whether a node may keep the edge to itself.
+        cost_matrix: `[M, N]`, from M nodes to N nodes; not modified.
+        k_sparse: Edges per node (default `max(N // 5, 10)`, at most as many as there are).
+        self_loop: Whether a node of a square matrix may keep the edge to itself.
 
     Returns:
-        `edge_index [2, N * k]` and `edge_attr [N * k, 1]`.
+        `edge_index [2, M * k]` and `edge_attr [M * k, 1]`.
     """
-    n = cost_matrix.shape[-1]
-    k = min(k_sparse or max(n // 5, 10), n if self_loop else n - 1)
+    if k_sparse is not None and k_sparse < 1:
+        raise ConfigError(f"expected k_sparse of at least 1, got {k_sparse}")
+    m, n = cost_matrix.shape
+    no_loops = m == n and not self_loop
+    k = min(max(n // 5, 10) if k_sparse is None else k_sparse, n - 1 if no_loops else n)
     costs = cost_matrix
-    if not self_loop:
-        costs = cost_matrix + torch.diag(torch.full((n,), torch.inf, device=cost_matrix.device))
-    edge_attr, neighbours = costs.topk(k, dim=-1, largest=False, sorted=False)  # [N, k]
-    origin = torch.arange(n, device=cost_matrix.device).repeat_interleave(k)
+    if no_loops:
+        diagonal = torch.eye(n, dtype=torch.bool, device=cost_matrix.device)
+        costs = cost_matrix.masked_fill(diagonal, torch.inf)
+    edge_attr, neighbours = costs.topk(k, dim=-1, largest=False, sorted=False)  # [M, k]
+    origin = torch.arange(m, device=cost_matrix.device).repeat_interleave(k)
     return torch.stack([origin, neighbours.flatten()]), edge_attr.flatten().unsqueeze(-1)
 
 

@@ -60,7 +60,9 @@ class Registry(Mapping[str, T], Generic[T]):
 
     def get(self, name: str, default: Any = None) -> Any:
         """The component called `name`, or `default` if there is none (as `dict.get`)."""
-        return self[name] if name in self else default
+        if name not in self:
+            return default
+        return self[name]
 
     def location(self, name: str) -> str:
         """Dotted module path (or entry-point value) in which `name` is defined."""
@@ -119,9 +121,9 @@ def _identity(entry: Any) -> tuple[str, str]:
 
 _AREAS = ("routing", "scheduling", "eda", "graph")
 
-ENVS: Registry[Any] = Registry("environment", tuple(f"rl4co.envs.{a}" for a in _AREAS), "rl4co.envs")
-EMBEDDINGS: Registry[Any] = Registry(
-    "embedding", ("rl4co.models.embeddings",), "rl4co.embeddings"
+ENVS: Registry[Any] = Registry(
+    "environment", tuple(f"rl4co.envs.{a}" for a in _AREAS), "rl4co.envs"
 )
+EMBEDDINGS: Registry[Any] = Registry("embedding", ("rl4co.models.embeddings",), "rl4co.embeddings")
 MODELS: Registry[Any] = Registry("model", ("rl4co.models.zoo",), "rl4co.models")
 SOLVERS: Registry[Any] = Registry("solver", ("rl4co.solvers",), "rl4co.solvers")

@@ -41,7 +41,9 @@ def check_shapes(**arguments: tuple[Tensor, str]) -> dict[str, int]:
         letters = axes.split()
         open_front = bool(letters) and letters[0] == "*"
         letters = letters[1:] if open_front else letters
-        shape = tuple(tensor.shape[len(tensor.shape) - len(letters) :] if open_front else tensor.shape)
+        shape = tuple(
+            tensor.shape[len(tensor.shape) - len(letters) :] if open_front else tensor.shape
+        )
         fits = len(shape) == len(letters) and all(
             size == (int(letter) if letter.isdigit() else sizes.setdefault(letter, size))
             for letter, size in zip(letters, shape, strict=True)

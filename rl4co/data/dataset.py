@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 import math
+import sys
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -23,6 +24,11 @@ from torch.utils.data import DataLoader, Dataset, Sampler
 
 from rl4co.core.errors import ConfigError
 from rl4co.core.rng import derive_generator, derive_seed, draw_seed
+
+#: How workers start. Importing TorchRL makes "spawn" the default, with which every worker of every
+#: epoch imports everything again (seconds). Forking is torch's own default on Linux; elsewhere it
+#: is unsafe or missing.
+_WORKER_START = "fork" if sys.platform == "linux" else None
 
 
 class InstanceGenerator(Protocol):
@@ -231,6 +237,7 @@ def make_dataloader(
         num_workers=num_workers,
         collate_fn=_identity,
         generator=worker_seed,
+        multiprocessing_context=_WORKER_START if num_workers else None,
     )
 
 

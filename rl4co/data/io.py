@@ -122,29 +122,27 @@ def _to_array(key: object, value: object) -> NDArray[np.generic]:
 
 def _read_arrays(source: Path) -> dict[str, NDArray[np.generic]]:
     """All arrays of an archive, read completely."""
+    arrays: dict[str, NDArray[np.generic]] = {}
+    if not zipfile.is_zipfile(source):
+        raise _unreadable(source, "it is no archive, or the end of it is missing")
     key = None
     try:
         with np.load(source, allow_pickle=False) as archive:
-            if not isinstance(archive, np.lib.npyio.NpzFile):
-                raise FileFormatError(
-                    f"expected an .npz archive, got a single array in {source}; "
-                    "write it with save_tensordict_to_npz"
-                )
-            arrays = {}
             for key in archive.files:
                 arrays[key] = archive[key]
-    except FileFormatError:
-        raise
     except _READ_ERRORS as error:
-        where = f" (key {key!r})" if key is not None else ""
-        raise FileFormatError(
-            f"expected a complete .npz archive of numeric arrays, got {source}{where}: {error}; "
-            "the file is damaged, foreign or holds Python objects: write it again with "
-            "save_tensordict_to_npz or generate_dataset"
-        ) from error
+        raise _unreadable(source, f"key {key!r}: {error}") from error
     if not arrays:
-        raise FileFormatError(f"expected at least one array, got an empty archive: {source}")
+        raise _unreadable(source, "it is empty")
     return arrays
+
+
+def _unreadable(source: Path, reason: str) -> FileFormatError:
+    return FileFormatError(
+        f"expected a complete .npz archive of numeric arrays, got {source} ({reason}); the file is "
+        "damaged, foreign or holds Python objects: write it again with save_tensordict_to_npz or "
+        "generate_dataset"
+    )
 
 
 def _check_keys(source: Path, found: set[str], expected: set[str], optional: set[str]) -> None:

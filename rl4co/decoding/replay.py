@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
+from rl4co.decoding.likelihood import chosen_log_prob
 from rl4co.decoding.rollout import Rollout, step_entropy
 from rl4co.decoding.strategies import DecodingStrategy
 from rl4co.envs.base import State
@@ -45,12 +46,15 @@ def replay(
 
     def piece(first: int, last: int) -> Tensor:
         state = {key: value[:, :, first:last].flatten(1, 2) for key, value in rollout.trace.items()}
-        logits = strategy.filter(logits_fn(state), state["action_mask"])  # [B, Q, N]
-        log_probs = logits.log_softmax(-1)
         chosen = actions[..., first:last].flatten(1, 2)  # [B, Q]
-        out = log_probs.gather(-1, chosen.unsqueeze(-1)).squeeze(-1)
-        if with_entropy:
-            out = torch.stack([out, step_entropy(log_probs)])  # [2, B, Q]
+        logits, mask = logits_fn(state), state["action_mask"]  # [B, Q, N]
+        if strategy.only_clips and not with_entropy:
+            out = chosen_log_prob(logits, mask, chosen, strategy.tanh_clipping)  # [B, Q]
+        else:
+            log_probs = strategy.filter(logits, mask).log_softmax(-1)
+            out = log_probs.gather(-1, chosen.unsqueeze(-1)).squeeze(-1)
+            if with_entropy:
+                out = torch.stack([out, step_entropy(log_probs)])  # [2, B, Q]
         return out.unflatten(-1, (num_starts, last - first))  # [(2,) B, S, T'']
 
     size = chunk or num_steps

@@ -62,9 +62,10 @@ class DecodingStrategy:
             )
 
     @property
-    def filters_beyond_clipping(self) -> bool:
-        """Whether temperature, top-k or top-p changes the policy's own distribution."""
-        return self.temperature != 1.0 or self.top_k > 0 or self.top_p > 0
+    def only_clips(self) -> bool:
+        """Whether the distribution is that of tanh-clipped, masked logits and nothing else."""
+        filtered = self.temperature != 1.0 or self.top_k > 0 or self.top_p > 0
+        return self.mask_logits and self.tanh_clipping > 0 and not filtered
 
     def filter(self, logits: Tensor, mask: Tensor) -> Tensor:
         """Filtered logits `[*B, N]`; their softmax is the distribution of the actions."""

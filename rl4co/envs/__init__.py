@@ -1,7 +1,7 @@
 """Environments: one folder per problem, found by name.
 
-    env = get_env("tsp", generator_params={"num_loc": 50})
-    from rl4co.envs import TSPEnv, TSPGenerator
+`get_env("tsp", generator_params={"num_loc": 50})` builds one. The classes of environments and
+generators can be imported from here, from their area and from their folder.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def get_env(name: str, **kwargs: Any) -> Any:
     return ENVS[name](**kwargs)
 
 
-__all__ = ["ENV_REGISTRY", "RL4COEnvBase", "Generator", "check_env", "get_env"]  # noqa: F822
+__all__ = ["ENV_REGISTRY", "Generator", "RL4COEnvBase", "check_env", "get_env"]
 
 __getattr__, __dir__ = lazy_attributes(
     __name__,

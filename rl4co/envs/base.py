@@ -11,7 +11,8 @@ for any number of leading batch axes and never synchronise with the host:
     _instance_faults(instance)     → rule → [*B], True = broken
 
 This file is the only one that knows TorchRL's specs. Two ways of stepping exist: the library's own
-(`step` keeps no previous state) and TorchRL's (`_torchrl_mode=True`), for its collectors and losses.
+(`step` keeps no previous state) and TorchRL's (`_torchrl_mode=True`), for its collectors and
+losses.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from torchrl.envs import EnvBase
 
 from rl4co.core.errors import (
     ConfigError,
+    FileFormatError,
     InvalidActionError,
     InvalidInstanceError,
     InvalidSolutionError,
@@ -76,7 +78,7 @@ class RL4COEnvBase(EnvBase):
     batch_locked = False
     name: ClassVar[str]
     generator_cls: ClassVar[type[Generator]]
-    #: Keys of an instance with the axes of one instance, e.g. `{"locs": "n 2"}`.
+    #: Keys of an instance with the axes of one instance, e.g. `{"locs": "n 2", "prize": "n+1"}`.
     instance_shapes: ClassVar[Mapping[str, str]]
     #: Keys that an instance may have on top.
     optional_shapes: ClassVar[Mapping[str, str]] = {}
@@ -124,7 +126,7 @@ class RL4COEnvBase(EnvBase):
     # ---------------------------------------------------------------- hooks of a problem
 
     def _init_state(self, instance: State) -> State:
-        """Initial state of an instance; `action_mask`, `done` and `reward` are added by the base."""
+        """Initial state of an instance; the base adds `action_mask`, `done` and `reward`."""
         raise NotImplementedError
 
     def _transition(self, state: State, action: Tensor) -> State:
@@ -132,7 +134,7 @@ class RL4COEnvBase(EnvBase):
         raise NotImplementedError
 
     def _action_mask(self, state: State) -> Tensor:
-        """Allowed actions `[*B, N]`; a finished instance allows only actions that change nothing."""
+        """Allowed actions `[*B, N]`; once finished, only such that change nothing."""
         raise NotImplementedError
 
     def _objective(self, state: State, actions: Tensor) -> Tensor:
@@ -186,10 +188,11 @@ class RL4COEnvBase(EnvBase):
             batch_size: How many instances to generate when `td` is None.
             kwargs: Forwarded to TorchRL's `reset` in TorchRL mode.
         """
-        if self._torchrl_mode:
-            return super().reset(td, **kwargs)
-        if td is None:
+        if td is None and (batch_size is not None or not self._torchrl_mode):
             td = self.generate(self.batch_size if batch_size is None else batch_size)
+        if self._torchrl_mode:
+            # TorchRL writes the new state into the TensorDict it is given.
+            return super().reset(None if td is None else td.copy(), **kwargs)
         return self._reset_instances(td)
 
     def step(self, td: TensorDictBase) -> Any:
@@ -203,7 +206,7 @@ class RL4COEnvBase(EnvBase):
         return {"next": self._step(td)}
 
     def advance(self, state: State, action: Tensor) -> State:
-        """One step on a plain mapping: the new state with its mask. The decode loop's work-horse."""
+        """One step on a plain mapping: the new state with its mask. What the decode loop calls."""
         if self.check_action:
             self._refuse_masked(state, action)
         changes = self._transition(state, action)
@@ -242,7 +245,15 @@ class RL4COEnvBase(EnvBase):
         self, td: TensorDictBase | Mapping[str, Tensor], actions: Tensor
     ) -> None:
         """Raises :class:`InvalidSolutionError` naming the constraint and the instances."""
-        violations = self._violations(dict(td.items()), actions)
+        state = dict(td.items())
+        self._check_actions(state, actions)
+        num_actions = state["action_mask"].shape[-1]
+        outside = (actions < 0) | (actions >= num_actions)  # [*B, T]
+        violations = {
+            "every action exists": outside.any(-1),
+            # Hooks gather by action, so they only see actions that exist.
+            **self._violations(state, actions.clamp(0, num_actions - 1)),
+        }
         names = list(violations)
         # One host synchronisation for all constraints.
         violated = torch.stack([violations[name].flatten() for name in names])  # [C, B]
@@ -261,8 +272,10 @@ class RL4COEnvBase(EnvBase):
     def check_instances(self, td: TensorDictBase) -> None:
         """Raises :class:`InvalidInstanceError` naming the key, the instance and the rule."""
         instance = dict(td.items())
-        if td.numel() == 0:
-            raise InvalidInstanceError(f"expected at least one {self.name} instance, got none")
+        if 0 in td.batch_size:
+            raise InvalidInstanceError(
+                f"expected at least one {self.name} instance, got batch size {list(td.batch_size)}"
+            )
         self._check_shapes(instance, td.batch_size)
         shapes = {**self.instance_shapes, **self.optional_shapes}
         faults = {
@@ -273,6 +286,8 @@ class RL4COEnvBase(EnvBase):
             if key in shapes and value.is_floating_point()
         }
         faults.update(self._instance_faults(instance))
+        if not faults:
+            return
         broken = torch.stack([fault.flatten() for fault in faults.values()])  # [rules, B]
         if not broken.any():
             return
@@ -286,8 +301,12 @@ class RL4COEnvBase(EnvBase):
 
     def required_keys(self, present: Collection[str]) -> set[str]:
         """Keys that an instance must have, given the optional ones that are present."""
-        replaced = {key for stand_in in self.substitutes if stand_in in present
-                    for key in self.substitutes[stand_in]}
+        replaced = {
+            key
+            for stand_in in self.substitutes
+            if stand_in in present
+            for key in self.substitutes[stand_in]
+        }
         return set(self.instance_shapes) - replaced
 
     def dataset(
@@ -300,6 +319,12 @@ class RL4COEnvBase(EnvBase):
 
         Validation and test instances come from the seeds of the paper, so they are the same in
         every run. Several files give a dictionary by name.
+
+        Args:
+            batch_size: Number of instances to generate, or to read at most from each file (`()`
+                reads all).
+            phase: train, val or test.
+            filename: File to read instead of the phase's own.
         """
         if phase not in _PHASES:
             raise UnknownNameError("phase", phase, _PHASES)
@@ -308,18 +333,29 @@ class RL4COEnvBase(EnvBase):
             seed = PHASE_SEEDS.get(phase)
             rng = self.rng if seed is None else torch.Generator().manual_seed(seed)
             return self.dataset_cls(self.generator(batch_size, rng=rng))
-        limit = math.prod((batch_size,) if isinstance(batch_size, int) else batch_size)
+        sizes = (batch_size,) if isinstance(batch_size, int) else tuple(batch_size)
+        limit = math.prod(sizes) if sizes else None
         sets = {
-            name: self.dataset_cls(self.load_data(self._resolve(path))[: limit or None])
+            name: self.dataset_cls(self.load_data(self._resolve(path))[:limit])
             for name, path in files.items()
         }
         return sets if len(sets) > 1 else next(iter(sets.values()))
 
     def load_data(self, fpath: str | Path) -> TensorDict:
         """Instances from an `.npz` file with this problem's keys."""
-        return load_npz_to_tensordict(
-            fpath, expected_keys=self.instance_shapes, optional_keys=self.optional_shapes
+        replaceable = {key for keys in self.substitutes.values() for key in keys}
+        td = load_npz_to_tensordict(
+            fpath,
+            expected_keys=set(self.instance_shapes) - replaceable,
+            optional_keys=replaceable.union(self.optional_shapes),
         )
+        missing = sorted(self.required_keys(td.keys()) - set(td.keys()))
+        if missing:
+            raise FileFormatError(
+                f"expected the keys {list(self.instance_shapes)} in {fpath}, got "
+                f"{sorted(td.keys())} (missing: {missing}); is this the data of another problem?"
+            )
+        return td
 
     def _resolve(self, path: str | Path) -> Path:
         path = Path(path)
@@ -409,11 +445,12 @@ class RL4COEnvBase(EnvBase):
 
     def _reset(self, tensordict: TensorDictBase | None = None, **_: Any) -> TensorDict:
         """TorchRL's reset: a TensorDict with instance keys only is an instance to start from."""
-        if tensordict is not None and "action_mask" not in tensordict.keys():
-            if self.required_keys(tensordict.keys()) <= set(tensordict.keys()):
-                return self._reset_instances(tensordict)
-        batch = self.batch_size if tensordict is None else tensordict.batch_size
-        return self._reset_instances(self.generate(batch))
+        if tensordict is None:
+            return self._reset_instances(self.generate(self.batch_size))
+        keys = set(tensordict.keys())
+        if "action_mask" not in keys and self.required_keys(keys) <= keys:
+            return self._reset_instances(tensordict)
+        return self._reset_instances(self.generate(tensordict.batch_size))
 
     def _reset_instances(self, td: TensorDictBase) -> TensorDict:
         if self.check_instance:
@@ -432,8 +469,10 @@ class RL4COEnvBase(EnvBase):
         return TensorDict(state, batch_size=batch, device=self.device)
 
     def _step(self, tensordict: TensorDictBase) -> TensorDict:
-        state = dict(tensordict.exclude("next").items()) if self._torchrl_mode else dict(
-            tensordict.items()
+        state = (
+            dict(tensordict.exclude("next").items())
+            if self._torchrl_mode
+            else dict(tensordict.items())
         )
         new_state = self.advance(state, state["action"])
         new_state["terminated"] = new_state["done"]
@@ -455,7 +494,9 @@ class RL4COEnvBase(EnvBase):
         """Specs from a generated state, so that declaration and data cannot drift apart."""
         check, self.check_instance = self.check_instance, False
         mode, self._torchrl_mode = self._torchrl_mode, True
-        td = self._reset_instances(self.generator([], rng=derive_generator("specs")))
+        instance = self.generator([], rng=derive_generator("specs"))
+        self._instance_kinds = {key: _kind(value) for key, value in instance.items()}
+        td = self._reset_instances(instance)
         self.check_instance, self._torchrl_mode = check, mode
         leaves = {key: _leaf_spec(value) for key, value in td.items() if key not in _DONE_KEYS}
         self.observation_spec = Composite(leaves, shape=torch.Size([]), device=self.device)
@@ -464,7 +505,8 @@ class RL4COEnvBase(EnvBase):
         )
         self.reward_spec = Unbounded(shape=torch.Size([1]), device=self.device)
         self.done_spec = Composite(
-            {key: Binary(n=1, dtype=torch.bool) for key in _DONE_KEYS}, device=self.device
+            {key: Binary(n=1, dtype=torch.bool, device=self.device) for key in _DONE_KEYS},
+            device=self.device,
         )
 
     def _set_seed(self, seed: int | None) -> None:
@@ -474,12 +516,23 @@ class RL4COEnvBase(EnvBase):
     # ---------------------------------------------------------------- internals
 
     def _refuse_masked(self, state: State, action: Tensor) -> None:
-        allowed = state["action_mask"].gather(-1, action.unsqueeze(-1)) | state["done"]
+        mask, index = state["action_mask"], action.unsqueeze(-1)  # [*B, N], [*B, 1]
+        exists = (index >= 0) & (index < mask.shape[-1])
+        allowed = exists & (mask.gather(-1, index.clamp(0, mask.shape[-1] - 1)) | state["done"])
         if not allowed.all():
             where = (~allowed).flatten().nonzero().flatten().tolist()
             raise InvalidActionError(
                 f"expected actions that the mask allows, got forbidden ones in instances "
-                f"{format_indices(where)} of {self.name}"
+                f"{format_indices(where)} of {self.name}; choose where action_mask is True"
+            )
+
+    def _check_actions(self, state: State, actions: Tensor) -> None:
+        batch = state["action_mask"].shape[:-1]
+        if _kind(actions) != "integer" or actions.shape[:-1] != batch:
+            raise ConfigError(
+                f"expected integer actions of shape [*B, T] with batch {list(batch)} for "
+                f"{self.name}, got {actions.dtype} of shape {list(actions.shape)}; "
+                "repeat the state with batchify for several solutions per instance"
             )
 
     def _check_shapes(self, instance: State, batch: torch.Size) -> None:
@@ -496,7 +549,7 @@ class RL4COEnvBase(EnvBase):
             value, letters = instance[key], axes.split()
             shape = value.shape[len(batch) :]
             fits = len(shape) == len(letters) and all(
-                size == (int(letter) if letter.isdigit() else sizes.setdefault(letter, size))
+                size == _axis_size(letter, size, sizes)
                 for letter, size in zip(letters, shape, strict=True)
             )
             if not fits:
@@ -504,9 +557,12 @@ class RL4COEnvBase(EnvBase):
                     f"expected {self.name} key {key!r} of shape [*B, {', '.join(letters)}] with "
                     f"batch {list(batch)} and {sizes}, got {list(value.shape)}"
                 )
-            if value.dtype.is_complex or value.dtype == torch.bool:
+            # What the generator does not give (a matrix, say) is a real number.
+            kind = self._instance_kinds.get(key, "floating point")
+            if _kind(value) != kind:
                 raise InvalidInstanceError(
-                    f"expected {self.name} key {key!r} of a real dtype, got {value.dtype}"
+                    f"expected {self.name} key {key!r} of a {kind} dtype, got {value.dtype}; "
+                    "convert it before reset"
                 )
 
     def __repr__(self) -> str:
@@ -527,12 +583,30 @@ class RL4COEnvBase(EnvBase):
 _DONE_KEYS = ("done", "terminated")
 
 
-def _leaf_spec(value: Tensor) -> Any:
+def _kind(value: Tensor) -> str:
+    """Which sort of numbers a tensor holds, for messages."""
     if value.dtype == torch.bool:
-        return Binary(n=value.shape[-1], shape=value.shape, dtype=torch.bool)
+        return "boolean"
+    if value.dtype.is_complex:
+        return "complex"
+    return "floating point" if value.dtype.is_floating_point else "integer"
+
+
+def _axis_size(letter: str, size: int, sizes: dict[str, int]) -> int:
+    """Size that an axis must have: a number, or a letter plus a number; binds new letters."""
+    name, _, offset = letter.partition("+")
+    if name.isdigit():
+        return int(name)
+    return sizes.setdefault(name, size - int(offset or 0)) + int(offset or 0)
+
+
+def _leaf_spec(value: Tensor) -> Any:
+    like: dict[str, Any] = {"shape": value.shape, "dtype": value.dtype, "device": value.device}
+    if value.dtype == torch.bool:
+        return Binary(n=value.shape[-1], **like)
     if value.dtype.is_floating_point:
-        return Unbounded(shape=value.shape, dtype=value.dtype)
-    return Bounded(0, torch.iinfo(value.dtype).max, shape=value.shape, dtype=value.dtype)
+        return Unbounded(**like)
+    return Bounded(0, torch.iinfo(value.dtype).max, **like)
 
 
 def _write_step(solution: Tensor, i: Tensor, action: Tensor) -> Tensor:

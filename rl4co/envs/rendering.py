@@ -95,7 +95,10 @@ def classical_mds(distances: np.ndarray) -> np.ndarray:
     leading = np.argsort(values)[::-1][:2]
     plane = vectors[:, leading] * np.sqrt(np.maximum(values[leading], 0.0))  # [N, min(N, 2)]
     # An eigenvector is defined up to its sign: fix it, so that equal input gives equal pictures.
-    plane = plane * np.where(plane.sum(axis=0) < 0, -1.0, 1.0)
+    largest = np.take_along_axis(
+        plane, np.abs(plane).argmax(axis=0)[None], axis=0
+    )  # [1, min(N, 2)]
+    plane = plane * np.where(largest < 0, -1.0, 1.0)
     return np.pad(plane, ((0, 0), (0, 2 - plane.shape[1])))
 
 

@@ -41,7 +41,8 @@ class Layer:
 _NETWORKS = ("models.nn", "models.embeddings", "models.policies")
 _MODELS = (*_NETWORKS, "models.rl", "models.zoo")
 _BELOW_MODELS = ("core", "data", "envs", "decoding")
-_BELOW_TASKS = (*_BELOW_MODELS, "data.generate", "solvers", *_MODELS, "models", "training")
+_BELOW_RL = (*_BELOW_MODELS, "data.generate", *_NETWORKS)
+_BELOW_TASKS = (*_BELOW_RL, "solvers", "models.rl", "models.zoo", "models", "training")
 
 # Layer (a dotted prefix inside the package; the longest one that fits counts) → its arrows.
 LAYERS: dict[str, Layer] = {
@@ -57,9 +58,9 @@ LAYERS: dict[str, Layer] = {
     "models.nn.env_embeddings": Layer(may=("core", "models.embeddings"), facade=True),
     "models.embeddings": Layer(may=("core", "models.nn")),
     "models.policies": Layer(may=(*_BELOW_MODELS, "models.nn", "models.embeddings")),
-    "models.rl": Layer(may=(*_BELOW_MODELS, *_NETWORKS)),
-    "models.zoo": Layer(may=(*_BELOW_MODELS, *_NETWORKS, "models.rl")),
-    "training": Layer(may=(*_BELOW_MODELS, *_MODELS)),
+    "models.rl": Layer(may=_BELOW_RL),
+    "models.zoo": Layer(may=(*_BELOW_RL, "models.rl")),
+    "training": Layer(may=(*_BELOW_RL, "models.rl", "models.zoo")),
     "tasks": Layer(may=_BELOW_TASKS),
     "cli": Layer(may=(*_BELOW_TASKS, "tasks")),
     "utils": Layer(may=(*_BELOW_TASKS, "tasks"), facade=True),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from rl4co.core.registry import EMBEDDINGS
 from rl4co.models.embeddings._base import (
+    ContextCache,
     ContextEmbedding,
     DynamicEmbedding,
     EmbeddingConfig,
@@ -16,6 +17,7 @@ from rl4co.models.embeddings._base import (
 )
 
 __all__ = [
+    "ContextCache",
     "ContextEmbedding",
     "DynamicEmbedding",
     "EmbeddingConfig",

@@ -12,13 +12,14 @@ from __future__ import annotations
 import dataclasses
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 import torch
+import torch.nn.functional as F
 
 from torch import Tensor, nn
 
 from rl4co.core.errors import UnsupportedError
-from rl4co.core.ops import lookup_rows
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,13 +52,28 @@ class EnvEmbeddings:
     edge: nn.Module | None = None
 
 
+class ContextCache(NamedTuple):
+    """Contributions of all nodes to a query, as rows of one flat table.
+
+    Attributes:
+        table: `[B * N * K (+ extra rows), D]`; row `(b * N + n) * K + k` is node n of instance b in
+            role k.
+        offset: Row of each instance's first node in each role `[B, 1, K]`.
+        feature_weight: Weights of the features `[F, D]`.
+    """
+
+    table: Tensor
+    offset: Tensor
+    feature_weight: Tensor
+
+
 class ContextEmbedding(nn.Module):
     """Query of a decoding step from a few nodes' embeddings and a few features of the state.
 
     $$q = W [h_{i_1}, \\dots, h_{i_K}, f_1, \\dots, f_F]$$
 
-    The product with the node embeddings is taken once per instance for all nodes
-    (:meth:`prepare`); a step only looks up rows. Subclasses say which nodes and features.
+    The product with the node embeddings is taken once per instance, for all nodes in all roles
+    (:meth:`prepare`); a step only adds up rows. Subclasses say which nodes and features.
 
     Args:
         embed_dim: Embedding size D.
@@ -66,7 +82,7 @@ class ContextEmbedding(nn.Module):
         bias: Whether the projection has a bias.
 
     Shapes:
-        `prepare`: `[B, N, D]` → `[B, N, K, D]`; `forward`: state with axes `[B, Q]` → `[B, Q, D]`
+        `prepare`: `[B, N, D]` → cache; `forward`: state with axes `[B, Q]` → `[B, Q, D]`
     """
 
     #: State keys that :meth:`nodes` and :meth:`features` read; recorded for the replay.
@@ -88,28 +104,43 @@ class ContextEmbedding(nn.Module):
         """Features `[B, Q, F]`, or None if there are none."""
         return None
 
-    def prepare(self, embeddings: Tensor) -> tuple[Tensor, ...]:
-        """K tables `[B, N, D]`: each node's contribution to the query in each role."""
-        weight = self.project_context.weight[:, : self.num_nodes * self.embed_dim]  # [D, K * D]
-        return tuple(embeddings @ part.t() for part in weight.split(self.embed_dim, dim=1))
+    def prepare(self, embeddings: Tensor) -> ContextCache:
+        """The table of all nodes' contributions, in one product."""
+        batch, num_nodes, dim = embeddings.shape
+        weight = self.project_context.weight[:, : self.num_nodes * dim]  # [D, K * D]
+        by_role = weight.unflatten(1, (self.num_nodes, dim)).transpose(0, 1).flatten(0, 1)
+        table = F.linear(embeddings, by_role).view(-1, dim)  # [B * N * K, D]
+        rows = torch.arange(table.shape[0], device=embeddings.device)
+        offset = rows.view(batch, num_nodes, self.num_nodes)[:, :1]  # [B, 1, K]
+        feature_weight = self.project_context.weight[:, self.num_nodes * dim :].t()  # [F, D]
+        return ContextCache(table, offset, feature_weight)
 
-    def forward(self, tables: tuple[Tensor, ...], state: Mapping[str, Tensor]) -> Tensor:
+    def rows(self, cache: ContextCache, state: Mapping[str, Tensor]) -> Tensor:
+        """Rows of the table `[B, Q, K]` that add up to the query."""
+        nodes = torch.stack(self.nodes(state), -1)  # [B, Q, K]
+        return torch.add(cache.offset, nodes, alpha=self.num_nodes)
+
+    def forward(self, cache: ContextCache, state: Mapping[str, Tensor]) -> Tensor:
         """Queries `[B, Q, D]`."""
-        rows = [
-            lookup_rows(table, index) for table, index in zip(tables, self.nodes(state), strict=True)
-        ]
-        query = rows[0]
-        for row in rows[1:]:
-            query = query + row
+        query = _sum_rows(cache.table, self.rows(cache, state))
         features = self.features(state)
         if features is not None:
-            weight = self.project_context.weight[:, self.num_nodes * self.embed_dim :]  # [D, F]
             if self.num_features == 1:  # an outer product needs no matrix multiplication
-                query = torch.addcmul(query, features, weight[:, 0])
+                query = torch.addcmul(query, features, cache.feature_weight)
             else:
-                query = query + features @ weight.t()
+                query = query + features @ cache.feature_weight
         bias = self.project_context.bias
         return query if bias is None else query + bias
+
+
+def _sum_rows(table: Tensor, rows: Tensor) -> Tensor:
+    """Sums of rows of a table: `[R, D], [B, Q, K]` → `[B, Q, D]`."""
+    if rows.shape[-1] == 1:
+        return F.embedding(rows.squeeze(-1), table)
+    if rows.numel() <= 2**11:  # little to do: the call itself is what costs
+        return table.index_select(0, rows.flatten()).view(*rows.shape, -1).sum(-2)
+    # Looks up and adds in one go, without the rows in memory.
+    return F.embedding_bag(rows.flatten(0, 1), table, mode="sum").view(*rows.shape[:2], -1)
 
 
 class DynamicEmbedding(nn.Module):

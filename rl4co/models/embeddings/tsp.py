@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from rl4co.core.registry import EMBEDDINGS
 from rl4co.models.embeddings import (
+    ContextCache,
     ContextEmbedding,
     EmbeddingConfig,
     EnvEmbeddings,
@@ -45,10 +46,20 @@ class TSPContext(ContextEmbedding):
         """First and last node."""
         return state["first_node"], state["current_node"]
 
-    def forward(self, tables: tuple[Tensor, ...], state: Mapping[str, Tensor]) -> Tensor:
-        """Queries, with the placeholder where no node has been visited."""
+    def prepare(self, embeddings: Tensor) -> ContextCache:
+        """The table of first and last nodes, with two more rows for the placeholder."""
+        cache = super().prepare(embeddings)
         placeholder = self.project_context(self.W_placeholder)  # [D]
-        return torch.where(state["i"] == 0, placeholder, super().forward(tables, state))
+        extra = torch.stack([placeholder, torch.zeros_like(placeholder)])
+        return cache._replace(table=torch.cat([cache.table, extra]))
+
+    def rows(self, cache: ContextCache, state: Mapping[str, Tensor]) -> Tensor:
+        """Rows of first and last node, or the placeholder's where no node has been visited."""
+        rows = super().rows(cache, state)  # [B, Q, 2]
+        last = cache.table.shape[0] - 1
+        # The placeholder's row is followed by a row of zeros.
+        placeholder = cache.offset[:1, :1] + (last - 1)  # [1, 1, 2], as offsets start at 0, 1
+        return torch.where(state["i"] == 0, placeholder, rows)
 
 
 @EMBEDDINGS.register("tsp")

@@ -24,7 +24,9 @@ class FeedForward(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Position-wise transformation."""
-        return self.contract(F.relu(self.expand(x), inplace=True))
+        # On rows, because an in-place ReLU on a view would make autograd copy the hidden layer.
+        hidden = F.relu(self.expand(x.flatten(0, -2)), inplace=True)
+        return self.contract(hidden).view_as(x)
 
 
 class EncoderLayer(nn.Module):

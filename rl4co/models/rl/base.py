@@ -10,7 +10,8 @@ from __future__ import annotations
 import functools
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, cast
+from pathlib import Path
+from typing import IO, Any, TypeVar, cast
 
 import lightning as L
 import torch
@@ -22,8 +23,24 @@ from torch.utils.data import DataLoader
 
 from rl4co.core.errors import ConfigError, UnknownNameError
 from rl4co.core.rng import derive_generator
-from rl4co.data.dataset import GeneratedDataset, TensorDictDataset, make_dataloader
+from rl4co.data.dataset import (
+    GeneratedDataset,
+    ShardedBatchSampler,
+    TensorDictDataset,
+    make_dataloader,
+)
 from rl4co.envs.base import RL4COEnvBase
+from rl4co.models.rl.checkpointing import (
+    RECORD_KEY,
+    MapLocation,
+    bind_arguments,
+    check_weights,
+    describe_model,
+    load_model,
+)
+from rl4co.models.rl.loader import TrainLoader
+
+M = TypeVar("M", bound="RL4COLitModule")
 
 OptimizerLike = str | type[Optimizer] | Callable[..., Optimizer]
 SchedulerLike = str | type | Callable[..., Any]
@@ -49,7 +66,7 @@ class RL4COLitModule(L.LightningModule):
         test_data_size: Test instances, unless they come from files.
         optimizer: Name in `torch.optim`, class or factory.
         optimizer_kwargs: Its arguments (default `{"lr": 1e-4}`).
-        lr_scheduler: Name in `torch.optim.lr_scheduler`, class or factory; None for a constant rate.
+        lr_scheduler: Name in `torch.optim.lr_scheduler`, class or factory; None: constant rate.
         lr_scheduler_kwargs: Its arguments (default for MultiStepLR: as in the paper).
         lr_scheduler_interval: "epoch" or "step".
         lr_scheduler_monitor: Metric watched by schedulers such as ReduceLROnPlateau.
@@ -62,6 +79,14 @@ class RL4COLitModule(L.LightningModule):
         log_on_step: Log training metrics at every step, not only per epoch.
         seed: Seed of instances and actions; default: torch's initial seed.
     """
+
+    _init_arguments: dict[str, Any]
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        """Records the arguments, from which a checkpoint describes the model."""
+        self = super().__new__(cls)
+        object.__setattr__(self, "_init_arguments", bind_arguments(cls, args, kwargs))
+        return self
 
     def __init__(
         self,
@@ -191,8 +216,11 @@ class RL4COLitModule(L.LightningModule):
             visible = name in ("reward", "loss")
             self.log(f"{phase}/{name}", value, prog_bar=visible and len(names) < 2, **options)
             if len(names) > 1:
-                self.log(f"{phase}/{names[dataloader_idx]}/{name}", value, prog_bar=visible, **options)
-        return {**({"loss": out["loss"]} if "loss" in out else {}), **values}
+                self.log(
+                    f"{phase}/{names[dataloader_idx]}/{name}", value, prog_bar=visible, **options
+                )
+        # Lightning differentiates "loss", so the logged copy must not replace it.
+        return {**values, **({"loss": out["loss"]} if "loss" in out else {})}
 
     def set_names(self, phase: str) -> list[str]:
         """Names of the data sets of a phase."""
@@ -208,7 +236,12 @@ class RL4COLitModule(L.LightningModule):
             default_files(self.env, self.data_sizes)
 
     def setup(self, stage: str | None = None) -> None:
-        """Loads or generates validation and test sets."""
+        """Agrees on the seed and mode of training; loads or generates validation and test sets."""
+        self.run_seed = self.trainer.strategy.broadcast(self.run_seed)
+        if stage == "fit":
+            # Lightning trains modules in the mode they are in, and pretrained policies come in
+            # evaluation mode.
+            self.train()
         if self.generate_default_data:
             from rl4co.data.generate import default_files
 
@@ -218,8 +251,16 @@ class RL4COLitModule(L.LightningModule):
                     self.env.data_files[phase] = {path.stem: path}
         self._datasets = {phase: self._load(phase) for phase in ("val", "test")}
 
-    def train_dataloader(self) -> DataLoader[Any]:
+    def train_dataloader(self) -> TrainLoader:
         """Generated batch by batch, or from the environment's training file."""
+        return TrainLoader(self._epoch_loader, self._position, len(self._epoch_loader(0)))
+
+    def _position(self) -> tuple[int, int]:
+        """Epoch and batch that come next; "overfitting" means the batches of one epoch for ever."""
+        epoch = 0 if getattr(self.trainer, "overfit_batches", 0) else self.current_epoch
+        return epoch, self.trainer.fit_loop.batch_idx + 1
+
+    def _epoch_loader(self, epoch: int) -> DataLoader[Any]:
         shard = {"rank": self.global_rank, "world_size": self.trainer.world_size}
         if not self.env.data_files["train"]:
             dataset = GeneratedDataset(
@@ -227,12 +268,14 @@ class RL4COLitModule(L.LightningModule):
                 size=self.data_sizes["train"],
                 batch_size=self.batch_size,
                 seed=self.run_seed,
-                epoch=self.current_epoch,
+                epoch=epoch,
                 **shard,
             )
             return make_dataloader(dataset, num_workers=self.dataloader_num_workers)
-        (loaded,) = self._load("train").values()
-        return make_dataloader(
+        if "train" not in self._datasets:
+            self._datasets["train"] = self._load("train")
+        (loaded,) = self._datasets["train"].values()
+        loader = make_dataloader(
             loaded,
             self.batch_size,
             shuffle=self.shuffle_train_dataloader,
@@ -240,6 +283,8 @@ class RL4COLitModule(L.LightningModule):
             seed=self.run_seed,
             **shard,
         )
+        cast(ShardedBatchSampler, loader.sampler).set_epoch(epoch)
+        return loader
 
     def val_dataloader(self) -> list[DataLoader[Any]]:
         """One loader per validation set."""
@@ -286,12 +331,45 @@ class RL4COLitModule(L.LightningModule):
     # ---------------------------------------------------------------- checkpoints
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Adds the seed, from which all randomness of the run is derived."""
+        """Adds a plain description of the model and the seed, the source of all randomness."""
+        checkpoint[RECORD_KEY] = describe_model(self, self._init_arguments)
         checkpoint["run_seed"] = self.run_seed
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Takes over the seed of the interrupted run."""
+        """Takes over the seed of the interrupted run; refuses weights of another model."""
+        if self.strict_loading:
+            name = checkpoint.get(RECORD_KEY, {}).get("class", "model")
+            check_weights(self, checkpoint["state_dict"], name)
         self.run_seed = checkpoint.get("run_seed", self.run_seed)
+
+    @classmethod
+    def load_from_checkpoint(  # type: ignore[override]
+        cls: type[M],
+        checkpoint_path: str | Path | IO[bytes],
+        env: RL4COEnvBase | None = None,
+        policy: nn.Module | None = None,
+        map_location: MapLocation = "cpu",
+        strict: bool = True,
+        **kwargs: Any,
+    ) -> M:
+        """The model of a checkpoint, in evaluation mode.
+
+        The model is rebuilt from the plain values in the file (names and constructor arguments);
+        no code from the file is run. Called on a base class, it gives whatever model the file
+        holds.
+
+        Args:
+            checkpoint_path: Checkpoint written during training.
+            env: Replaces the recorded environment; needed if that cannot be described by plain
+                values.
+            policy: Replaces the recorded policy; needed in the same case.
+            map_location: Device of the model, see `torch.load`.
+            strict: Whether the weights must fit exactly.
+            kwargs: Further constructor arguments that replace the recorded ones.
+        """
+        objects = {"env": env, "policy": policy}
+        given = {key: value for key, value in objects.items() if value is not None} | kwargs
+        return load_model(cls, checkpoint_path, given, map_location, strict)
 
 
 def create_optimizer(
@@ -311,7 +389,9 @@ def create_scheduler(
     """
     if kwargs is None:
         kwargs = {"milestones": [80, 95], "gamma": 0.1} if scheduler == "MultiStepLR" else {}
-    return _by_name(torch.optim.lr_scheduler, scheduler, "learning-rate scheduler")(optimizer, **kwargs)
+    return _by_name(torch.optim.lr_scheduler, scheduler, "learning-rate scheduler")(
+        optimizer, **kwargs
+    )
 
 
 def _by_name(module: Any, name: Any, kind: str) -> Callable[..., Any]:

@@ -10,7 +10,6 @@ from torch import Tensor
 
 from rl4co.core.ops import (
     all_true,
-    gather_nodes,
     gather_points,
     get_distance_matrix,
     get_matrix_tour_length,
@@ -29,8 +28,8 @@ CAPACITY_TOLERANCE = 1e-5
 class CVRPEnv(RL4COEnvBase):
     """Capacitated Vehicle Routing Problem: cheapest routes from a depot that serve every customer.
 
-    An instance has customers `locs [n, 2]`, a `depot [2]`, `demand [n]` divided by the capacity, and
-    the original `capacity [1]`. Optional: `vehicle_capacity [1]`, if demands are in other units
+    An instance has customers `locs [n, 2]`, a `depot [2]`, `demand [n]` divided by the capacity,
+    and the original `capacity [1]`. Optional: `vehicle_capacity [1]`, if demands are in other units
     (default 1), and a `cost_matrix [N, N]` over depot and customers (N = n + 1) that replaces
     Euclidean distances; with it, coordinates may be missing.
 
@@ -45,7 +44,7 @@ class CVRPEnv(RL4COEnvBase):
         | `visited` | bool | `[*B, N]` | nodes visited so far |
         | `current_node` | int64 | `[*B]` | last node visited (starts at the depot, 0) |
         | `i` | int64 | `[*B, 1]` | number of steps taken |
-        | `action_mask` | bool | `[*B, N]` | customers that fit, and the depot where it makes sense |
+        | `action_mask` | bool | `[*B, N]` | customers that fit; the depot where it makes sense |
 
     Constraints:
         Every customer is visited exactly once; the demand on a route does not exceed the capacity.
@@ -66,7 +65,7 @@ class CVRPEnv(RL4COEnvBase):
     name = "cvrp"
     generator_cls = CVRPGenerator
     instance_shapes = {"locs": "n 2", "depot": "2", "demand": "n", "capacity": "1"}
-    optional_shapes = {"vehicle_capacity": "1", "cost_matrix": "N N"}
+    optional_shapes = {"vehicle_capacity": "1", "cost_matrix": "n+1 n+1"}
     substitutes = {"cost_matrix": ("locs", "depot")}
 
     def __init__(
@@ -108,12 +107,12 @@ class CVRPEnv(RL4COEnvBase):
 
     def _action_mask(self, state: State) -> Tensor:
         load = state["demand"] + state["used_capacity"]  # [*B, N]
-        allowed = ~(state["visited"] | (load > state["vehicle_capacity"] * self._capacity_slack))
-        allowed[..., 0] = False
+        too_much = load > state["vehicle_capacity"] * self._capacity_slack
+        customers = ~(state["visited"] | too_much)[..., 1:]  # [*B, N - 1]
         # Staying at the depot is pointless while some customer fits.
-        customers = allowed.sum(-1)
-        allowed[..., 0] = (state["current_node"] != 0) | (customers == 0)
-        return allowed
+        none_fits = customers.sum(-1, keepdim=True) == 0
+        depot = (state["current_node"].unsqueeze(-1) != 0) | none_fits
+        return torch.cat([depot, customers], -1)
 
     def _objective(self, state: State, actions: Tensor) -> Tensor:
         depot = torch.zeros_like(actions[..., :1])
@@ -127,7 +126,7 @@ class CVRPEnv(RL4COEnvBase):
         visits = torch.zeros(*actions.shape[:-1], num_nodes, device=actions.device)
         visits = visits.scatter_add(-1, actions, torch.ones_like(actions, dtype=visits.dtype))
         demand = state["demand"].double().gather(-1, actions)
-        # Load of a route at each step: total so far minus the total at the route's last depot visit.
+        # Load of a route at each step: total so far minus the total at the last depot visit.
         total = demand.cumsum(-1)
         at_depot = torch.where(actions == 0, total, torch.zeros_like(total))
         load = total - at_depot.cummax(-1).values

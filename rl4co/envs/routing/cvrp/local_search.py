@@ -80,6 +80,8 @@ def improve_routes(
     ):
         if array.shape != shape:
             raise ConfigError(f"expected {name} of shape {list(shape)}, got {list(array.shape)}")
+    if max_iterations < 0:
+        raise ConfigError(f"expected max_iterations of at least 0, got {max_iterations}")
     distances = as_finite_distances(distances)
 
     routes = _to_routes(actions)  # [B, L]
@@ -144,8 +146,8 @@ def _check_loads(routes: np.ndarray, demand: np.ndarray, limit: np.ndarray) -> N
 
 # --------------------------------------------------------------------------------------------------
 # Kernels. Position p stands for the gap after visit p as well. A move (p, a, q, b, flip_a, flip_b)
-# lets the a visits after p and the b visits after q change places, each reversed or not. The two
-# do not overlap: p + a < q, except that (p, a, p + a, 0, True, False) reverses a segment on the spot.
+# lets the a visits after p and the b visits after q change places, each reversed or not, with
+# p + a < q. Only (p, a, p + a, 0, True, False) touches itself: it reverses a segment on the spot.
 
 Move: TypeAlias = "tuple[int, int, int, int, bool, bool]"
 

@@ -8,7 +8,12 @@ import torch
 
 from torch import Tensor
 
-from rl4co.core.ops import gather_points, get_distance_matrix, get_matrix_tour_length, get_tour_length
+from rl4co.core.ops import (
+    gather_points,
+    get_distance_matrix,
+    get_matrix_tour_length,
+    get_tour_length,
+)
 from rl4co.core.registry import ENVS
 from rl4co.envs.base import RL4COEnvBase, State
 from rl4co.envs.routing.tsp.generator import TSPGenerator
@@ -58,13 +63,14 @@ class TSPEnv(RL4COEnvBase):
         }
 
     def _transition(self, state: State, action: Tensor) -> State:
-        i = state["i"]
+        i, mask = state["i"], state["action_mask"]
+        visited = i + 1
         return {
             "first_node": torch.where(i.squeeze(-1) == 0, action, state["first_node"]),
             "current_node": action,
-            "i": i + 1,
-            "action_mask": state["action_mask"].scatter(-1, action.unsqueeze(-1), False),
-            "done": i + 1 >= state["action_mask"].shape[-1],
+            "i": visited,
+            "action_mask": mask.scatter(-1, action.unsqueeze(-1), False),
+            "done": visited >= mask.shape[-1],
         }
 
     def _action_mask(self, state: State) -> Tensor:

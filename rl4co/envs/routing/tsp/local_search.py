@@ -151,6 +151,8 @@ def _improve(
         )
     if num_neighbors is not None and num_neighbors < 1:
         raise ConfigError(f"expected num_neighbors of at least 1, got {num_neighbors}")
+    if max_iterations < 0:
+        raise ConfigError(f"expected max_iterations of at least 0, got {max_iterations}")
     distances = as_finite_distances(distances)
     broken = (np.sort(tours, axis=1) != np.arange(size)).any(axis=1).nonzero()[0]
     if broken.size:
@@ -413,7 +415,6 @@ def _or_opt(d: Floats, neighbors: Ints, tour: Tour, symmetric: bool, budget: int
             _reverse(nodes, first, middle - 1)
             _reverse(nodes, middle, last - 1)
             _reverse(nodes, first, last - 1)
-            nodes[size] = nodes[0]
             _index(d, tour, symmetric)
             used += 1
     return used

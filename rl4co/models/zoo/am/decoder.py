@@ -7,6 +7,9 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
+import torch
+import torch.nn.functional as F
+
 from torch import Tensor, nn
 
 from rl4co.models.embeddings import EmbeddingConfig, make_embeddings
@@ -97,8 +100,7 @@ class AttentionModelDecoder(AutoregressiveDecoder):
 
     def prepare(self, hidden: Tensor, state: Mapping[str, Tensor]) -> DecoderCache:
         """Projects the node embeddings `[B, N, D]` for all steps to come."""
-        key, value, logit_key = self.project_node_embeddings(hidden).chunk(3, dim=-1)
-        folded_key, folded_bias = self.pointer.fold_output(logit_key)
+        key, value, folded_key = self._project(hidden)
         graph_context = None
         if self.project_fixed_context is not None:
             graph_context = self.project_fixed_context(hidden.mean(1, keepdim=True))
@@ -108,8 +110,33 @@ class AttentionModelDecoder(AutoregressiveDecoder):
             glimpse_key=self.pointer.split_heads(key).contiguous(),
             glimpse_value=self.pointer.split_heads(value).contiguous(),
             folded_key=folded_key,
-            folded_bias=folded_bias,
+            folded_bias=self._fold_bias(hidden),
         )
+
+    def _project(self, hidden: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Glimpse keys, glimpse values and folded logit keys `[B, N, D]` in one product.
+
+        Folding the weights (D³) instead of the keys (N · D²) saves a product over all nodes.
+        """
+        dim = hidden.shape[-1]
+        projection = self.project_node_embeddings
+        weight = torch.cat(
+            [projection.weight[: 2 * dim], self.pointer.fold_output(projection.weight[2 * dim :].t()).t()]
+        )
+        bias = projection.bias
+        if bias is not None:
+            bias = torch.cat([bias[: 2 * dim], self.pointer.fold_output(bias[2 * dim :])])
+        key, value, folded_key = F.linear(hidden, weight, bias).chunk(3, dim=-1)
+        return key, value, folded_key
+
+    def _fold_bias(self, hidden: Tensor) -> Tensor | None:
+        """Score `[B, 1, N]` that the pointer's output bias adds to each node."""
+        if self.pointer.project_out.bias is None:
+            return None
+        dim, projection = hidden.shape[-1], self.project_node_embeddings
+        bias = None if projection.bias is None else projection.bias[2 * dim :]
+        logit_key = F.linear(hidden, projection.weight[2 * dim :], bias)  # [B, N, D]
+        return self.pointer.fold_bias(logit_key).unsqueeze(1)
 
     def forward(self, state: Mapping[str, Tensor], cache: DecoderCache) -> Tensor:
         """Logits `[B, Q, N]`, neither clipped nor masked."""
@@ -133,19 +160,20 @@ class AttentionModelDecoder(AutoregressiveDecoder):
         """Logits with keys and values of their own for every query."""
         key, value, logit_key = self.dynamic_embedding(state)  # [B, Q, N, D] each
         split = self.pointer.split_heads
-        folded, bias = self.pointer.fold_output(logit_key.flatten(0, 1))
+        logit_key = logit_key.flatten(0, 1)  # [B * Q, N, D]
+        bias = self.pointer.fold_bias(logit_key)
         shape = query.shape[:2]
 
         def per_query(shared: Tensor) -> Tensor:  # [B, ...] -> [B * Q, ...]
             return shared.unsqueeze(1).expand(*shape, *shared.shape[1:]).flatten(0, 1)
 
-        if bias is not None:
-            bias = bias + per_query(cache.folded_bias)
+        if bias is not None and cache.folded_bias is not None:
+            bias = bias.unsqueeze(1) + per_query(cache.folded_bias)
         logits = self.pointer(
             query.flatten(0, 1).unsqueeze(1),  # [B * Q, 1, D]
             per_query(cache.glimpse_key) + split(key.flatten(0, 1)),
             per_query(cache.glimpse_value) + split(value.flatten(0, 1)),
-            per_query(cache.folded_key) + folded,
+            per_query(cache.folded_key) + self.pointer.fold_output(logit_key),
             bias,
             state["action_mask"].flatten(0, 1).unsqueeze(1),
         )

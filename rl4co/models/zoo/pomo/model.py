@@ -17,7 +17,7 @@ from rl4co.core.registry import MODELS
 from rl4co.data.augment import StateAugmentation
 from rl4co.envs.base import RL4COEnvBase
 from rl4co.models.rl.reinforce import REINFORCE
-from rl4co.models.zoo.am.policy import AttentionModelPolicy
+from rl4co.models.zoo.am import AttentionModelPolicy
 
 #: Settings of the POMO paper that differ from the Attention Model's.
 POLICY_DEFAULTS = {

@@ -1,0 +1,88 @@
+"""`check_env`: tells the author of an environment, in words, what is wrong with it."""
+
+from __future__ import annotations
+
+import random
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+
+from rl4co.core.errors import ConfigError, EnvCheckError
+from rl4co.core.rng import derive_generator
+from rl4co.envs.base import RL4COEnvBase
+from rl4co.envs.distributions import forked_rng
+from rl4co.envs.episodes import Probe, describe
+from rl4co.envs.rules import RULES, Check
+
+__all__ = ["EnvCheckError", "check_env", "find_faults"]
+
+
+def check_env(env: RL4COEnvBase, batch_size: int = 8, num_rollouts: int = 3, seed: int = 0) -> None:
+    """Raises :class:`EnvCheckError` with all that is wrong with an environment, if anything is.
+
+    Random rollouts are recorded on a private copy of the environment and held against every rule
+    of :data:`rl4co.envs.rules.RULES`. Neither the environment nor any global random state is
+    different afterwards.
+
+    Args:
+        env: The environment, with a generator of small instances (10 nodes, say).
+        batch_size: Instances in each random rollout, at least 2.
+        num_rollouts: Number of random rollouts.
+        seed: Seed of instances and random actions.
+
+    Example:
+        >>> from rl4co.envs import TSPEnv
+        >>> check_env(TSPEnv(generator_params={"num_loc": 5}))
+    """
+    findings = find_faults(env, batch_size, num_rollouts, seed)
+    if findings:
+        sentences = [text for texts in findings.values() for text in texts]
+        raise EnvCheckError(type(env).__name__, list(dict.fromkeys(sentences)))
+
+
+def find_faults(
+    env: RL4COEnvBase, batch_size: int = 8, num_rollouts: int = 3, seed: int = 0
+) -> dict[str, list[str]]:
+    """The findings of :func:`check_env` by broken rule, empty if there are none.
+
+    Args:
+        env: See :func:`check_env`.
+        batch_size: See :func:`check_env`.
+        num_rollouts: See :func:`check_env`.
+        seed: See :func:`check_env`.
+    """
+    if batch_size < 2 or num_rollouts < 1:
+        raise ConfigError(
+            f"expected batch_size >= 2 and num_rollouts >= 1, got {batch_size} and {num_rollouts}; "
+            "a single instance cannot show whether instances of a batch disturb each other"
+        )
+    with _preserved_random_state(seed):
+        try:
+            probe = Probe.of(env, batch_size, num_rollouts, seed)
+        except Exception as error:
+            finding = f"a random rollout fails with {describe(error)}; nothing else was checked"
+            return {"random rollouts work": [finding]}
+        findings = {rule: list(_apply(rule, check, probe)) for rule, check in RULES}
+    return {rule: texts for rule, texts in findings.items() if texts}
+
+
+def _apply(rule: str, check: Check, probe: Probe) -> Iterator[str]:
+    """What a check finds; that it cannot even be made is a finding too."""
+    try:
+        yield from check(probe)
+    except Exception as error:
+        yield f"expected that {rule}, got {describe(error)}"
+
+
+@contextmanager
+def _preserved_random_state(seed: int) -> Iterator[None]:
+    """Leaves all global random states as they are, also if the environment seeds them."""
+    numpy_state, python_state = np.random.get_state(), random.getstate()
+    try:
+        with forked_rng(derive_generator(seed, "check_env")):
+            yield
+    finally:
+        np.random.set_state(numpy_state)
+        random.setstate(python_state)

@@ -1,0 +1,100 @@
+"""What all solvers have in common: a function that gives actions becomes a registered solver.
+
+A solver is called as `solver(env, instances, max_runtime=..., num_procs=..., **options)` and gives
+`(actions [B, T], costs [B])` in the environment's own encoding. It carries two attributes:
+
+- `problems`: names of the environments that it solves;
+- `priority`: among several solvers of a problem the highest one is the default.
+"""
+
+from __future__ import annotations
+
+import functools
+
+from collections.abc import Callable, Collection
+from typing import Any, Protocol, cast
+
+from tensordict import TensorDict, TensorDictBase
+from torch import Tensor
+
+from rl4co.core.errors import ConfigError, UnsupportedError
+from rl4co.core.registry import SOLVERS
+from rl4co.envs.base import RL4COEnvBase
+
+#: Priorities: a solver made for the problem, a constructive heuristic.
+EXACT, HEURISTIC = 100, 10
+
+
+class Solver(Protocol):
+    """The signature of a registered solver."""
+
+    problems: Collection[str]
+    priority: int
+
+    def __call__(
+        self,
+        env: RL4COEnvBase,
+        instances: TensorDictBase,
+        *,
+        max_runtime: float = 10.0,
+        num_procs: int = 1,
+        **options: Any,
+    ) -> tuple[Tensor, Tensor]:
+        """Actions `[B, T]` and costs `[B]`."""
+        ...
+
+
+def register_solver(
+    name: str, problems: Collection[str] | None, priority: int
+) -> Callable[[Callable[..., Tensor]], Solver]:
+    """Decorator: turns `function(env, td, *, max_runtime, num_procs, **options)` into a solver.
+
+    The function gets the state after `env.reset` and returns actions `[B, T]`. Costs are minus
+    the environment's own reward, so both always agree, and invalid solutions are refused.
+
+    Args:
+        name: Registry key, equal to the module's name.
+        problems: Environments that the solver may be the default of; None: it works on any
+            environment but has to be asked for.
+        priority: See the module's docstring.
+    """
+
+    def wrap(function: Callable[..., Tensor]) -> Solver:
+        @functools.wraps(function)
+        def solve(
+            env: RL4COEnvBase,
+            instances: TensorDictBase,
+            *,
+            max_runtime: float = 10.0,
+            num_procs: int = 1,
+            **options: Any,
+        ) -> tuple[Tensor, Tensor]:
+            if problems is not None and env.name not in problems:
+                raise UnsupportedError(
+                    f"expected an environment among {', '.join(sorted(problems))} for the solver "
+                    f"{name!r}, got {env.name!r}"
+                )
+            if not max_runtime > 0:
+                raise ConfigError(f"expected a positive max_runtime, got {max_runtime}")
+            if num_procs < 1:
+                raise ConfigError(f"expected num_procs of at least 1, got {num_procs}")
+            td = _reset(env, instances)
+            actions = function(env, td, max_runtime=max_runtime, num_procs=num_procs, **options)
+            return actions, -env.get_reward(td, actions, check_solution=True)
+
+        solver = cast(Solver, solve)
+        solver.problems = () if problems is None else tuple(problems)
+        solver.priority = priority
+        return SOLVERS.register(name)(solver)
+
+    return wrap
+
+
+def _reset(env: RL4COEnvBase, instances: TensorDictBase) -> TensorDict:
+    if len(instances.batch_size) != 1:
+        raise ConfigError(
+            f"expected instances with one batch axis, got batch {list(instances.batch_size)}; "
+            "flatten the batch, or unsqueeze(0) a single instance"
+        )
+    # A state (after reset) serves as well: its instance is still in it.
+    return cast(TensorDict, instances) if "action_mask" in instances.keys() else env.reset(instances)

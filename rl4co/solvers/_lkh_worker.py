@@ -1,0 +1,50 @@
+"""The part of the LKH solver that runs in worker processes; imports neither torch nor TorchRL."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+def solve_tour(matrix: Sequence[Sequence[int]], runs: int, seed: int, max_runtime: float) -> list[int]:
+    """Nodes of a short closed tour, starting at node 0.
+
+    Args:
+        matrix: Integer distances `[N][N]`.
+        runs: Number of runs of Lin-Kernighan-Helsgaun.
+        seed: Seed of the first run.
+        max_runtime: Seconds after which no further run or trial is begun.
+    """
+    # The public `elkai.DistanceMatrix` has no way to pass a time limit or a seed.
+    from elkai import _elkai
+
+    size = len(matrix)
+    if size < 4:
+        # LKH refuses fewer than three nodes, and with three only the direction is left to choose.
+        return _tiny_tour(matrix)
+    symmetric = all(matrix[i][j] == matrix[j][i] for i in range(size) for j in range(i))
+    parameters = {
+        "RUNS": runs,
+        "SEED": seed,
+        "TOTAL_TIME_LIMIT": max_runtime,
+        "PROBLEM_FILE": ":stdin:",
+    }
+    header = {
+        "TYPE": "TSP" if symmetric else "ATSP",
+        "DIMENSION": size,
+        "EDGE_WEIGHT_TYPE": "EXPLICIT",
+        "EDGE_WEIGHT_FORMAT": "FULL_MATRIX",
+    }
+    problem = [f"{key} : {value}" for key, value in header.items()]
+    problem += ["EDGE_WEIGHT_SECTION", *(" ".join(map(str, row)) for row in matrix), ""]
+    settings = "".join(f"{key} = {value}\n" for key, value in parameters.items())
+    tour = [node - 1 for node in _elkai.solve_problem(settings, "\n".join(problem))]
+    start = tour.index(0)
+    return tour[start:] + tour[:start]
+
+
+def _tiny_tour(matrix: Sequence[Sequence[int]]) -> list[int]:
+    if len(matrix) < 3:
+        return list(range(len(matrix)))
+    forward = matrix[0][1] + matrix[1][2] + matrix[2][0]
+    backward = matrix[0][2] + matrix[2][1] + matrix[1][0]
+    return [0, 1, 2] if forward <= backward else [0, 2, 1]

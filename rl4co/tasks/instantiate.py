@@ -1,0 +1,258 @@
+"""From a composed configuration to objects, and the helpers around a run.
+
+Everything built here is given plain Python values (`dict`, `list`, `str` ...), never OmegaConf
+containers: those do not belong in checkpoints.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+import os
+import platform
+import traceback
+import warnings
+
+from collections.abc import Callable, Mapping
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import hydra
+
+from omegaconf import DictConfig, OmegaConf
+
+from rl4co.core.errors import ConfigError, MissingDependencyError, RL4COError
+
+if TYPE_CHECKING:
+    from lightning.pytorch import Callback, LightningModule
+    from lightning.pytorch.loggers import Logger
+
+    from rl4co.envs.base import RL4COEnvBase
+
+Task = Callable[[DictConfig], tuple[dict[str, Any], dict[str, Any]]]
+T = TypeVar("T", bound=Task)
+
+#: Targets that look a component up by its `name`; classes know their own name.
+_BY_NAME = ("rl4co.envs.get_env", "rl4co.make_env", "rl4co.make_model")
+
+
+# ---------------------------------------------------------------- logging
+
+
+def is_rank_zero() -> bool:
+    """Whether this is the first process of a distributed run (or the only one)."""
+    return all(os.environ.get(name, "0") == "0" for name in ("RANK", "LOCAL_RANK", "SLURM_PROCID"))
+
+
+def get_pylogger(name: str = __name__) -> logging.Logger:
+    """A logger that speaks in the first process of a distributed run only."""
+    logger = logging.getLogger(name)
+    if _first_process_only not in logger.filters:
+        logger.addFilter(_first_process_only)
+    return logger
+
+
+def _first_process_only(record: logging.LogRecord) -> bool:
+    return is_rank_zero()
+
+
+log = get_pylogger(__name__)
+
+
+# ---------------------------------------------------------------- objects
+
+
+def build(cfg: DictConfig, *args: Any, **kwargs: Any) -> Any:
+    """Calls a configuration's `_target_` with its values and the given objects.
+
+    Unlike a plain `hydra.utils.instantiate`, errors of the target arrive as they were raised.
+    """
+    if "_target_" not in cfg:
+        raise ConfigError(f"expected a configuration with _target_, got the keys {list(cfg)}")
+    return hydra.utils.instantiate(cfg, _partial_=True, _convert_="all")(*args, **kwargs)
+
+
+def instantiate_env(cfg: DictConfig) -> RL4COEnvBase:
+    """The environment of a configuration.
+
+    `name` is what other groups read as `${env.name}`; it is passed on only to targets that look an
+    environment up by it.
+    """
+    if "name" in cfg and cfg.get("_target_") not in _BY_NAME:
+        cfg = _without(cfg, "name")
+    env: RL4COEnvBase = build(cfg)
+    return env
+
+
+def instantiate_callbacks(cfg: DictConfig | None) -> list[Callback]:
+    """The callbacks of a configuration: one for each entry with a `_target_`."""
+    return [build(entry) for entry in _entries(cfg, "callbacks").values()]
+
+
+def instantiate_loggers(
+    cfg: DictConfig | None, model: LightningModule | None = None, *, strict: bool = False
+) -> list[Logger]:
+    """The loggers of a configuration: one for each entry with a `_target_`.
+
+    An entry with `log_gradients: true` also watches the model's gradients, if the logger can.
+
+    Args:
+        cfg: Configuration; None gives no loggers.
+        model: Model to watch.
+        strict: Whether a logger whose package is not installed is an error. Otherwise there is a
+            warning, and a CSV file takes its place, so no metrics are lost.
+    """
+    loggers: list[Logger] = []
+    for name, entry in _entries(cfg, "logger").items():
+        watch = bool(entry.get("log_gradients", False))
+        try:
+            logger: Logger = build(_without(entry, "log_gradients"))
+        except ImportError as error:
+            if strict:
+                raise MissingDependencyError(name) from error
+            log.warning(
+                f"{name} is not installed (pip install {name}); metrics go to a CSV file instead. "
+                "Choose another logger, or set extras.strict_loggers=true to stop here."
+            )
+            logger = build(_csv_logger(entry.get("save_dir") or "."))
+        if watch and model is not None and hasattr(logger, "watch"):
+            logger.watch(model)
+        loggers.append(logger)
+    return loggers
+
+
+def _csv_logger(save_dir: str) -> DictConfig:
+    target = "lightning.pytorch.loggers.CSVLogger"
+    return OmegaConf.create({"_target_": target, "save_dir": save_dir, "name": "csv"})
+
+
+def _without(cfg: DictConfig, *dropped: str) -> DictConfig:
+    """A copy without some keys; references to other parts of the configuration are resolved."""
+    values = OmegaConf.to_container(cfg, resolve=True)
+    assert isinstance(values, dict)
+    return OmegaConf.create({key: value for key, value in values.items() if key not in dropped})
+
+
+def _entries(cfg: DictConfig | None, group: str) -> dict[str, DictConfig]:
+    """The parts of a group that describe an object."""
+    if not cfg:
+        return {}
+    if not isinstance(cfg, DictConfig):
+        raise ConfigError(f"expected a mapping under {group}, got {type(cfg).__name__}")
+    entries = {}
+    for name, entry in cfg.items():
+        if not isinstance(entry, DictConfig):
+            continue
+        if "_target_" not in entry:
+            raise ConfigError(
+                f"expected {group}.{name} with _target_, got the keys {list(entry)}; is "
+                f"{group}={name} missing?"
+            )
+        entries[str(name)] = entry
+    return entries
+
+
+# ---------------------------------------------------------------- around a run
+
+
+def task_wrapper(task: T) -> T:
+    """Decorator of a task `cfg → (metrics, objects)`: says where its files are, ends loggers.
+
+    The traceback of an error that is not one of ours is kept in `error.log` of the output folder.
+    """
+
+    @functools.wraps(task)
+    def wrapped(cfg: DictConfig) -> tuple[dict[str, Any], dict[str, Any]]:
+        folder = Path(cfg.paths.output_dir)
+        try:
+            return task(cfg)
+        except RL4COError:
+            raise
+        except Exception:
+            if folder.is_dir():
+                (folder / "error.log").write_text(traceback.format_exc(), encoding="utf-8")
+            raise
+        finally:
+            log.info(f"Output folder: {folder}")
+            close_loggers()
+
+    return wrapped  # type: ignore[return-value]
+
+
+def close_loggers() -> None:
+    """Ends services that would carry over into the next run of a sweep."""
+    import sys
+
+    # Only if something imported it: importing wandb takes seconds.
+    wandb = sys.modules.get("wandb")
+    if wandb is not None and getattr(wandb, "run", None) is not None:
+        wandb.finish()
+
+
+def extras(cfg: DictConfig) -> None:
+    """What `cfg.extras` asks for before a run: hiding warnings, printing the configuration."""
+    settings = cfg.get("extras") or {}
+    if settings.get("ignore_warnings"):
+        warnings.filterwarnings("ignore")
+    if settings.get("print_config") and is_rank_zero():
+        print_config_tree(cfg)
+
+
+def print_config_tree(cfg: DictConfig, resolve: bool = True) -> None:
+    """Prints a configuration as coloured YAML."""
+    from rich.console import Console
+    from rich.syntax import Syntax
+
+    text = OmegaConf.to_yaml(cfg, resolve=resolve)
+    Console().print(Syntax(text, "yaml", background_color="default"))
+
+
+def log_hyperparameters(objects: Mapping[str, Any]) -> None:
+    """Sends the configuration and the number of parameters to all loggers of the trainer."""
+    cfg, model, trainer = objects["cfg"], objects["model"], objects["trainer"]
+    if not trainer.loggers:
+        return
+    chosen = ("env", "model", "trainer", "callbacks", "extras", "tags", "ckpt_path", "seed")
+    values = OmegaConf.to_container(cfg, resolve=True)
+    assert isinstance(values, dict)
+    values = {key: values[key] for key in chosen if key in values}
+    sizes = [(parameter.numel(), parameter.requires_grad) for parameter in model.parameters()]
+    total, trainable = sum(n for n, _ in sizes), sum(n for n, learns in sizes if learns)
+    counts = {"total": total, "trainable": trainable, "non_trainable": total - trainable}
+    for logger in trainer.loggers:
+        logger.log_hyperparams({**values, **{f"model/params/{k}": v for k, v in counts.items()}})
+
+
+def get_metric_value(metrics: Mapping[str, Any], name: str | None) -> float | None:
+    """The metric that a hyperparameter search asked for, or None if it asked for none."""
+    if not name:
+        return None
+    if name not in metrics:
+        raise ConfigError(
+            f"expected optimized_metric among {', '.join(sorted(metrics))}, got {name!r}"
+        )
+    return float(metrics[name])
+
+
+def show_versions() -> None:
+    """Prints versions of what matters, for bug reports."""
+    from rich.console import Console
+
+    packages = (
+        "rl4co", "torch", "tensordict", "torchrl", "lightning", "hydra-core", "omegaconf", "numpy",
+        "matplotlib", "torch_geometric", "pyvrp", "ortools", "elkai",
+    )  # fmt: skip
+    rows = {name: _version(name) for name in packages}
+    rows.update({"Python": platform.python_version(), "platform": platform.platform()})
+    width = max(map(len, rows))
+    console = Console(soft_wrap=True, highlight=False)
+    for name, version in rows.items():
+        console.print(f"{name:>{width}} : {version}", markup=False)
+
+
+def _version(package: str) -> str:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return "not installed"

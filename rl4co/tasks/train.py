@@ -1,0 +1,242 @@
+"""Training from a configuration: `rl4co train experiment=...`, `python run.py experiment=...`.
+
+    cfg = load_config(["experiment=quick", "trainer.max_epochs=1"])
+    metrics, objects = run(cfg)
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import errno
+import os
+import random
+import sys
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import hydra
+import numpy as np
+import torch
+
+from hydra.errors import HydraException
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from rl4co.core.errors import ConfigError, RL4COError
+from rl4co.tasks.instantiate import (
+    build,
+    extras,
+    get_metric_value,
+    get_pylogger,
+    instantiate_callbacks,
+    instantiate_env,
+    instantiate_loggers,
+    is_rank_zero,
+    log_hyperparameters,
+    task_wrapper,
+)
+
+CONFIG_DIR = Path(__file__).resolve().parent.parent / "configs"
+#: Exit code of a run that was refused for a reason the user can mend.
+USAGE_ERROR = 2
+
+log = get_pylogger(__name__)
+
+
+@task_wrapper
+def run(cfg: DictConfig) -> tuple[dict[str, float], dict[str, Any]]:
+    """Trains and tests as a configuration says.
+
+    Args:
+        cfg: Composed configuration (see :func:`load_config`); not modified.
+
+    Returns:
+        Metrics by name (`train/...`, `val/...`, `test/...`) and the objects of the run: cfg, env,
+        model, callbacks, logger, trainer.
+    """
+    cfg = prepare_config(cfg)
+    seed_run(cfg.get("seed"))
+
+    env = instantiate_env(cfg.env)
+    model = build(cfg.model, env)
+    callbacks = instantiate_callbacks(cfg.get("callbacks"))
+    strict = bool((cfg.get("extras") or {}).get("strict_loggers", False))
+    loggers = instantiate_loggers(cfg.get("logger"), model, strict=strict)
+    trainer = build(cfg.trainer, callbacks=callbacks, logger=loggers or False)
+    objects = {
+        "cfg": cfg,
+        "env": env,
+        "model": model,
+        "callbacks": callbacks,
+        "logger": loggers,
+        "trainer": trainer,
+    }
+    log_hyperparameters(objects)
+
+    metrics: dict[str, float] = {}
+    if cfg.get("train", True):
+        resumed = cfg.get("ckpt_path")
+        log.info(f"Training {type(model).__name__} on {env.name}" + f" from {resumed}" * bool(resumed))
+        trainer.fit(model, ckpt_path=resumed)
+        metrics.update(_values(trainer))
+    if cfg.get("test", True):
+        checkpoint = _test_checkpoint(cfg, trainer)
+        log.info(f"Testing {checkpoint or 'the current weights'}")
+        trainer.test(model, ckpt_path=checkpoint, verbose=False)
+        metrics.update(_values(trainer))
+    _report(metrics)
+    return metrics, objects
+
+
+def load_config(
+    overrides: Sequence[str] = (), config_dir: str | os.PathLike[str] | None = None
+) -> DictConfig:
+    """Composes a configuration outside the command line, for scripts, notebooks and tests.
+
+    Args:
+        overrides: As on the command line, e.g. `["experiment=quick", "trainer.max_epochs=1"]`.
+        config_dir: Folder with configurations of your own, searched after the packaged ones.
+    """
+    now = datetime.datetime.now().strftime("%Y-%m-%d_%H-%M-%S")
+    chosen = list(overrides)
+    if not any(override.startswith("paths.output_dir=") for override in chosen):
+        # There is no Hydra application that would choose a folder.
+        chosen.append(f"paths.output_dir=${{paths.log_dir}}/${{mode}}/runs/{now}")
+    if config_dir is not None:
+        chosen.append(f"hydra.searchpath=['{Path(config_dir).resolve().as_uri()}']")
+    with hydra.initialize_config_dir(str(CONFIG_DIR), version_base="1.3"):
+        return hydra.compose("main", overrides=chosen)
+
+
+def prepare_config(cfg: DictConfig) -> DictConfig:
+    """The configuration with the shorthand `model_checkpoint` merged in; refuses a stray experiment."""
+    if cfg.get("experiment"):
+        raise ConfigError(
+            f"expected an experiment file whose first line is '# @package _global_', got one that "
+            f"only sets experiment.{', experiment.'.join(map(str, cfg.experiment))}; add that line"
+        )
+    shorthand = cfg.get("model_checkpoint")
+    if not shorthand or "model_checkpoint" not in (cfg.get("callbacks") or {}):
+        return cfg
+    cfg = cfg.copy()
+    cfg.callbacks.model_checkpoint = OmegaConf.merge(cfg.callbacks.model_checkpoint, shorthand)
+    return cfg
+
+
+def seed_run(seed: int | None) -> None:
+    """Seeds Python, NumPy and torch; None leaves them as they are.
+
+    Instances and actions of training are derived from torch's initial seed, so a run without a
+    seed draws a fresh one.
+    """
+    if seed is None:
+        torch.seed()
+        return
+    random.seed(seed)
+    np.random.seed(seed % 2**32)
+    torch.manual_seed(seed)
+
+
+def main() -> None:
+    """Entry point of the command line: composes the configuration from `sys.argv` and runs it.
+
+    Mistakes that the user can mend end in a short message and exit code 2; `HYDRA_FULL_ERROR=1`
+    shows their tracebacks.
+    """
+    wants_traceback = os.environ.get("HYDRA_FULL_ERROR") == "1"
+    try:
+        with _errors_pass_through():
+            _application()
+    except (RL4COError, HydraException, OmegaConfBaseException, OSError) as error:
+        if wants_traceback:
+            raise
+        _print_error(_explain(error))
+        sys.exit(USAGE_ERROR)
+
+
+@hydra.main(version_base="1.3", config_path=str(CONFIG_DIR), config_name="main")
+def _application(cfg: DictConfig) -> float | None:
+    extras(cfg)
+    metrics, _ = run(cfg)
+    return get_metric_value(metrics, cfg.get("optimized_metric"))
+
+
+# ---------------------------------------------------------------- internals
+
+
+def _values(trainer: Any) -> dict[str, float]:
+    return {name: float(value) for name, value in trainer.callback_metrics.items()}
+
+
+def _test_checkpoint(cfg: DictConfig, trainer: Any) -> str | None:
+    """Weights to test: the best of this run, else those that were asked for, else the current ones."""
+    if not cfg.get("train", True):
+        return cfg.get("ckpt_path")
+    return getattr(trainer.checkpoint_callback, "best_model_path", None) or None
+
+
+def _report(metrics: dict[str, float]) -> None:
+    """Prints the metrics of a run as a table."""
+    if not metrics or not is_rank_zero():
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table("metric", "value")
+    for name in sorted(metrics):
+        # Lightning adds `..._step` (the last batch only) and `..._epoch` (a second copy).
+        if not name.endswith(("_step", "_epoch")):
+            table.add_row(name, f"{metrics[name]:.4f}")
+    Console().print(table)
+
+
+@contextlib.contextmanager
+def _errors_pass_through() -> Iterator[None]:
+    """Keeps Hydra from printing errors itself, so that all of them are reported in one way."""
+    before = os.environ.get("HYDRA_FULL_ERROR")
+    os.environ["HYDRA_FULL_ERROR"] = "1"
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["HYDRA_FULL_ERROR"]
+        else:
+            os.environ["HYDRA_FULL_ERROR"] = before
+
+
+def _explain(error: BaseException) -> str:
+    """What went wrong, in the words of the innermost error that is ours or the user's."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, RL4COError):
+            return str(cause)
+        if isinstance(cause, OSError) and cause.errno in _NOT_WRITABLE:
+            return (
+                f"expected a folder that can be written to, got {cause.filename}: {cause.strerror}; "
+                "choose another one with paths.log_dir=..."
+            )
+        cause = cause.__cause__
+    return str(error)
+
+
+_NOT_WRITABLE = {
+    errno.EACCES,
+    errno.EPERM,
+    errno.EROFS,
+    errno.ENOTDIR,
+    errno.EEXIST,
+    errno.ENOSPC,
+}
+
+
+def _print_error(message: str) -> None:
+    from rich.console import Console
+
+    Console(stderr=True, soft_wrap=True).print(message, style="red", markup=False, highlight=False)
+
+
+if __name__ == "__main__":
+    main()

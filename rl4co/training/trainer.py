@@ -1,0 +1,293 @@
+"""`RL4COTrainer`: Lightning's trainer with settings that suit combinatorial optimization.
+
+trainer = RL4COTrainer(epochs=10, precision="16-mixed")
+trainer.fit(model)
+trainer.fit(model, ckpt_path="path/to/last.ckpt")  # goes on exactly where it was
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import sys
+import warnings
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import lightning as L
+import torch
+
+from lightning.fabric.plugins import TorchCheckpointIO
+from lightning.pytorch.accelerators import (
+    Accelerator,
+    CPUAccelerator,
+    CUDAAccelerator,
+    MPSAccelerator,
+    XLAAccelerator,
+)
+from lightning.pytorch.callbacks import Callback, ProgressBar
+from lightning.pytorch.loggers import CSVLogger, Logger
+from lightning.pytorch.plugins import Precision
+from lightning.pytorch.strategies import DDPStrategy, Strategy
+from lightning.pytorch.utilities.rank_zero import rank_zero_warn
+
+from rl4co.core.errors import ConfigError, UnknownNameError
+from rl4co.training.callbacks import RL4COProgressBar
+from rl4co.training.checkpoint import AtomicCheckpointIO, WritableCheckpoints
+from rl4co.training.memory import tune_allocator as apply_allocator_settings
+from rl4co.training.resume import ExactResume
+
+_MATMUL_PRECISIONS = ("highest", "high", "medium")
+_HALF_PRECISIONS = ("16-mixed", "16-true", "16", 16)
+
+#: Lightning's advice that does not apply here: batches come from one index operation or straight
+#: from the generator, and a frozen baseline is in evaluation mode on purpose.
+_NEEDLESS_ADVICE = (
+    r"The '.*_dataloader' does not have many workers",
+    r"Found \d+ module\(s\) in eval mode at the start of training",
+)
+
+
+class RL4COTrainer(L.Trainer):
+    """Lightning's trainer, with these differences:
+
+    - `16-mixed` precision where there is a GPU. On a CPU, which has no fast 16-bit floats, 16-bit
+      settings become `32-true` with a warning (`bf16-mixed` is honoured).
+    - Several devices train with `DistributedDataParallel`; loaders shard themselves.
+    - Checkpoints are written atomically and opened with `weights_only=True`; a resumed run gives
+      the numbers of one that was not interrupted.
+    - Metrics go to a CSV file unless a logger is given; no account is needed anywhere.
+
+    Args:
+        max_epochs: Number of epochs.
+        epochs: The same under the name of the paper's listing; give one of them.
+        min_epochs: Epochs that early stopping cannot prevent.
+        accelerator: "auto", "cpu", "gpu", "mps", ... or an object.
+        devices: Number of devices, their indices, or "auto".
+        strategy: "auto", a name that Lightning knows, "DDPStrategy", or an object.
+        precision: "16-mixed", "bf16-mixed", "32-true", "64-true", ...
+        gradient_clip_val: Largest norm of the gradient; None does not clip.
+        reload_dataloaders_every_n_epochs: Passed on to Lightning. Training data is new in every
+            epoch whatever this is.
+        matmul_precision: "highest", "high" or "medium": precision of float32 products on CUDA (see
+            `torch.set_float32_matmul_precision`); None leaves torch's setting. Never applied on a
+            CPU, where "medium" makes training several times slower.
+        disable_profiling_executor: Switch off the profiling executor of TorchScript, which
+            compiles anew for every shape it meets.
+        auto_configure_ddp: With strategy "auto" and several devices, use DDP with unused
+            parameters allowed (a multi-start policy never uses its start embedding, a critic in
+            warm-up is not used yet) and gradients as views of the buckets.
+        tune_allocator: On a CPU, keep large freed blocks of memory for the next step
+            (:func:`rl4co.training.memory.tune_allocator`).
+        logger: Logger(s); None for a CSV file below `default_root_dir`, False for none.
+        callbacks: Callbacks; a progress bar is added unless there is one or
+            `enable_progress_bar=False`.
+        use_distributed_sampler: Whether Lightning shards the data; the library's own loaders do
+            it themselves.
+        kwargs: All other arguments of `lightning.Trainer` (`limit_train_batches`, `max_time`,
+            `default_root_dir`, `accumulate_grad_batches`, ...).
+    """
+
+    def __init__(
+        self,
+        max_epochs: int | None = None,
+        *,
+        epochs: int | None = None,
+        min_epochs: int | None = None,
+        accelerator: str | Accelerator = "auto",
+        devices: list[int] | str | int = "auto",
+        strategy: str | Strategy = "auto",
+        precision: Any = "16-mixed",
+        gradient_clip_val: float | None = 1.0,
+        reload_dataloaders_every_n_epochs: int = 1,
+        matmul_precision: str | None = "medium",
+        disable_profiling_executor: bool = True,
+        auto_configure_ddp: bool = True,
+        tune_allocator: bool = True,
+        logger: Logger | Iterable[Logger] | bool | None = None,
+        callbacks: list[Callback] | Callback | None = None,
+        use_distributed_sampler: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        _refuse_unknown(kwargs)
+        if epochs is not None and max_epochs not in (None, epochs):
+            raise ConfigError(
+                f"expected epochs or max_epochs, got epochs={epochs} and max_epochs={max_epochs}; "
+                "give one of them"
+            )
+        if matmul_precision not in (None, *_MATMUL_PRECISIONS):
+            raise UnknownNameError("matmul_precision", matmul_precision, _MATMUL_PRECISIONS)
+        device = device_type(accelerator)
+        if device == "cuda" and matmul_precision is not None:
+            torch.set_float32_matmul_precision(matmul_precision)
+        if disable_profiling_executor:
+            _disable_profiling_executor()
+        if strategy == "DDPStrategy" or (
+            strategy == "auto"
+            and auto_configure_ddp
+            and count_devices(device, devices) * kwargs.get("num_nodes", 1) > 1
+            and not _is_interactive()
+        ):
+            strategy = DDPStrategy(find_unused_parameters=True, gradient_as_bucket_view=True)
+        if logger is None and not kwargs.get("barebones"):
+            logger = CSVLogger(kwargs.get("default_root_dir") or ".", name="lightning_logs")
+        super().__init__(
+            max_epochs=epochs if max_epochs is None else max_epochs,
+            min_epochs=min_epochs,
+            accelerator=accelerator,
+            devices=devices,
+            strategy=strategy,
+            precision=_supported_precision(precision, device, kwargs.get("plugins")),
+            gradient_clip_val=None if kwargs.get("barebones") else gradient_clip_val,
+            reload_dataloaders_every_n_epochs=reload_dataloaders_every_n_epochs,
+            logger=logger,
+            callbacks=_with_defaults(callbacks, kwargs),
+            use_distributed_sampler=use_distributed_sampler,
+            **kwargs,
+        )
+        if type(self.strategy.checkpoint_io) is TorchCheckpointIO:
+            self.strategy.checkpoint_io = AtomicCheckpointIO()
+        self._tune_allocator = tune_allocator and device == "cpu"
+
+    def fit(
+        self,
+        model: L.LightningModule,
+        train_dataloaders: Any = None,
+        val_dataloaders: Any = None,
+        datamodule: L.LightningDataModule | None = None,
+        ckpt_path: str | Path | None = None,
+        weights_only: bool | None = True,
+    ) -> None:
+        """Trains a model.
+
+        Args:
+            model: The model.
+            train_dataloaders: Replaces the model's training data.
+            val_dataloaders: Replaces the model's validation data.
+            datamodule: Source of both.
+            ckpt_path: Checkpoint to go on from; "last" and "best" as in Lightning.
+            weights_only: Refuse checkpoints with more than tensors and plain values. False runs
+                code from the file.
+        """
+        with self._settings():
+            super().fit(
+                model, train_dataloaders, val_dataloaders, datamodule, ckpt_path, weights_only
+            )
+
+    def validate(
+        self,
+        model: L.LightningModule | None = None,
+        dataloaders: Any = None,
+        ckpt_path: str | Path | None = None,
+        verbose: bool = True,
+        datamodule: L.LightningDataModule | None = None,
+        weights_only: bool | None = True,
+    ) -> Any:
+        """Metrics on the validation sets; arguments as in Lightning, see :meth:`fit`."""
+        with self._settings():
+            return super().validate(
+                model, dataloaders, ckpt_path, verbose, datamodule, weights_only
+            )
+
+    def test(
+        self,
+        model: L.LightningModule | None = None,
+        dataloaders: Any = None,
+        ckpt_path: str | Path | None = None,
+        verbose: bool = True,
+        datamodule: L.LightningDataModule | None = None,
+        weights_only: bool | None = True,
+    ) -> Any:
+        """Metrics on the test sets; arguments as in Lightning, see :meth:`fit`."""
+        with self._settings():
+            return super().test(model, dataloaders, ckpt_path, verbose, datamodule, weights_only)
+
+    @contextlib.contextmanager
+    def _settings(self) -> Iterator[None]:
+        """Settings of the process that hold while the trainer runs (the allocator's for ever)."""
+        if self._tune_allocator:
+            apply_allocator_settings()
+        with warnings.catch_warnings():
+            for message in _NEEDLESS_ADVICE:
+                warnings.filterwarnings("ignore", message)
+            yield
+
+
+def device_type(accelerator: str | Accelerator) -> str:
+    """The kind of device an accelerator stands for: "cpu", "cuda", "mps" or another name."""
+    classes = {
+        "cpu": CPUAccelerator,
+        "cuda": CUDAAccelerator,
+        "mps": MPSAccelerator,
+        "tpu": XLAAccelerator,
+    }
+    if isinstance(accelerator, Accelerator):
+        return next(
+            (name for name, cls in classes.items() if isinstance(accelerator, cls)), "other"
+        )
+    if accelerator not in ("auto", "gpu"):
+        return accelerator
+    for name in ("cuda", "mps") if accelerator == "gpu" else ("tpu", "cuda", "mps"):
+        if classes[name].is_available():
+            return name
+    return "cpu"
+
+
+def count_devices(device: str, devices: list[int] | str | int) -> int:
+    """Number of devices that `devices` stands for on this machine."""
+    if isinstance(devices, str) and devices != "auto":
+        devices = [int(part) for part in devices.split(",") if part.strip()]
+        devices = devices[0] if len(devices) == 1 else devices
+    if isinstance(devices, list | tuple):
+        return len(devices)
+    if devices in ("auto", -1):
+        return torch.cuda.device_count() if device == "cuda" else 1
+    return int(devices)
+
+
+def _supported_precision(precision: Any, device: str, plugins: Any) -> Any:
+    """The precision to ask Lightning for."""
+    given = plugins if isinstance(plugins, list | tuple) else [plugins]
+    if any(isinstance(plugin, Precision) for plugin in given):
+        return None  # Lightning takes one or the other
+    if device == "cpu" and precision in _HALF_PRECISIONS:
+        rank_zero_warn(
+            f"expected a GPU for precision {precision!r}, got a CPU, which has no fast 16-bit "
+            "floats; using '32-true' instead (ask for it, or for 'bf16-mixed', to avoid this)"
+        )
+        return "32-true"
+    return precision
+
+
+def _with_defaults(
+    callbacks: list[Callback] | Callback | None, options: dict[str, Any]
+) -> list[Callback]:
+    given = [callbacks] if isinstance(callbacks, Callback) else list(callbacks or [])
+    wants_bar = options.get("enable_progress_bar") is not False and not options.get("barebones")
+    if wants_bar and not any(isinstance(callback, ProgressBar) for callback in given):
+        given.append(RL4COProgressBar())
+    present = {type(callback) for callback in given}
+    return given + [cls() for cls in (ExactResume, WritableCheckpoints) if cls not in present]
+
+
+def _refuse_unknown(options: dict[str, Any]) -> None:
+    known = set(inspect.signature(L.Trainer.__init__).parameters) - {"self"}
+    for name in options:
+        if name not in known:
+            own = set(inspect.signature(RL4COTrainer.__init__).parameters) - {"self", "kwargs"}
+            raise UnknownNameError("argument of RL4COTrainer", name, known | own)
+
+
+def _disable_profiling_executor() -> None:
+    """The switch is not public in torch, and may go away with TorchScript."""
+    for name in ("_jit_set_profiling_executor", "_jit_set_profiling_mode"):
+        switch = getattr(torch._C, name, None)
+        if switch is not None:
+            switch(False)
+
+
+def _is_interactive() -> bool:
+    """In notebooks Lightning has to choose a way of starting processes that works there."""
+    return hasattr(sys, "ps1") or bool(sys.flags.interactive)

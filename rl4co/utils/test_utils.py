@@ -1,0 +1,7 @@
+"""Published import path of an environment with instances to try things on."""
+
+from __future__ import annotations
+
+from rl4co.envs.testing import generate_env_data
+
+__all__ = ["generate_env_data"]

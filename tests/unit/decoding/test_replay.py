@@ -1,0 +1,235 @@
+"""Replay of all steps at once = step by step, in values and gradients."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+
+from torch import Tensor
+
+from rl4co.decoding.replay import replay
+from rl4co.decoding.rollout import decode, expand_solutions
+from rl4co.decoding.strategies import Greedy
+from rl4co.models import AttentionModelDecoder, AttentionModelPolicy
+
+NETWORKS = {
+    "am": {},
+    "pomo": {"normalization": "instance", "use_graph_context": False, "num_encoder_layers": 2},
+    "layer": {"normalization": "layer"},
+    "no-norm": {"normalization": None},
+    "no-graph-context": {"use_graph_context": False},
+    "open-glimpse": {"mask_inner": False},
+    "out-bias": {"out_bias_pointer_attn": True},
+    "decoder-bias": {"linear_bias_decoder": True},
+    "no-clipping": {"tanh_clipping": 0.0},
+}
+DECODINGS = {
+    "sampling": {"decode_type": "sampling"},
+    "samples": {"decode_type": "sampling", "num_samples": 3},
+    "multistart": {"decode_type": "multistart_sampling"},
+    "greedy": {"decode_type": "greedy"},
+    "temperature": {"decode_type": "sampling", "temperature": 0.6},
+    "top-k": {"decode_type": "sampling", "top_k": 3},
+    "top-p": {"decode_type": "sampling", "top_p": 0.7},
+}
+
+
+class StepByStep(AttentionModelDecoder):
+    """The same decoder on the slow road: an autograd graph of T small steps."""
+
+    @property
+    def replay_keys(self) -> None:
+        return None
+
+
+def step_by_step(policy: AttentionModelPolicy) -> AttentionModelPolicy:
+    """A copy of the policy, with the same weights, that must follow the steps."""
+    twin = copy.deepcopy(policy)
+    twin.decoder.__class__ = StepByStep
+    return twin
+
+
+def weighted_loss(values: Tensor) -> Tensor:
+    """A loss in which every row counts differently, so that mixed-up rows change gradients."""
+    weight = torch.linspace(-1.0, 1.0, values.numel()).view_as(values)
+    return (weight * values).sum()
+
+
+def assert_same(policy, td, env, **settings) -> None:
+    """Values to 1e-5 and gradients to 1e-4 against the step-by-step computation."""
+    slow = step_by_step(policy)
+    outs = []
+    for network in (policy, slow):
+        network.train()
+        out = network(
+            td,
+            env,
+            return_entropy=True,
+            return_sum_log_likelihood=False,
+            rng=torch.Generator().manual_seed(11),
+            **settings,
+        )
+        (weighted_loss(out["log_likelihood"]) + weighted_loss(out["entropy"])).backward()
+        outs.append(out)
+    fast, reference = outs
+    assert torch.equal(fast["actions"], reference["actions"])
+    assert float(reference["log_likelihood"].detach().min()) < -0.5, "nothing was decided"
+    torch.testing.assert_close(
+        fast["log_likelihood"], reference["log_likelihood"], atol=1e-5, rtol=1e-5
+    )
+    torch.testing.assert_close(fast["entropy"], reference["entropy"], atol=2e-5, rtol=1e-5)
+    torch.testing.assert_close(fast["reward"], reference["reward"])
+    for (name, ours), theirs in zip(policy.named_parameters(), slow.parameters(), strict=True):
+        assert ours.grad is not None, f"{name} has no gradient"
+        torch.testing.assert_close(
+            ours.grad, theirs.grad, atol=1e-4, rtol=1e-4, msg=lambda m, name=name: f"{name}: {m}"
+        )
+    assert any(bool(p.grad.abs().max() > 1e-2) for p in policy.parameters())
+
+
+@pytest.fixture(params=["tsp", "cvrp"])
+def instances(request, make_env):
+    env = make_env(request.param, 9)
+    return env, env.reset(batch_size=4)
+
+
+@pytest.mark.parametrize("network", NETWORKS)
+@pytest.mark.parametrize("decoding", ["samples", "multistart"])
+def test_replay_is_step_by_step_for_every_network(instances, make_policy, network, decoding):
+    env, td = instances
+    assert_same(make_policy(env.name, **NETWORKS[network]), td, env, **DECODINGS[decoding])
+
+
+@pytest.mark.parametrize("decoding", DECODINGS)
+def test_replay_is_step_by_step_for_every_strategy(instances, make_policy, decoding):
+    env, td = instances
+    assert_same(make_policy(env.name), td, env, **DECODINGS[decoding])
+
+
+@pytest.mark.parametrize("chunk", [1, 7, 1000])
+@pytest.mark.parametrize("decoding", ["samples", "multistart"])
+def test_replay_in_pieces(instances, make_policy, chunk, decoding):
+    """One step, seven steps and more steps than there are."""
+    env, td = instances
+    assert_same(make_policy(env.name, replay_chunk=chunk), td, env, **DECODINGS[decoding])
+
+
+@pytest.mark.parametrize("chunk", [None, 4])
+def test_evaluation_is_step_by_step(instances, make_policy, chunk):
+    """Given actions, two solutions per instance."""
+    env, td = instances
+    policy = make_policy(env.name, replay_chunk=chunk)
+    with torch.no_grad():
+        actions = policy(td, env, decode_type="sampling", num_samples=2)["actions"]
+    assert_same(policy, td, env, actions=actions)
+
+
+# ---------------------------------------------------------------- the road that is taken
+
+
+def record_calls(policy) -> list[tuple[bool, int]]:
+    """(gradients enabled, number of queries Q) of every call of the decoder from now on."""
+    calls: list[tuple[bool, int]] = []
+    forward = policy.decoder.forward
+
+    def recording(state, cache):
+        calls.append((torch.is_grad_enabled(), state["action_mask"].shape[1]))
+        return forward(state, cache)
+
+    policy.decoder.forward = recording
+    return calls
+
+
+def test_training_builds_one_graph_for_all_steps(instances, make_policy):
+    """T calls without gradients, one call with all S * T queries (the forced start has none)."""
+    env, td = instances
+    policy = make_policy(env.name)
+    calls = record_calls(policy)
+    out = policy(td, env, decode_type="multistart_sampling", num_starts=3)
+    steps = out["actions"].shape[-1]
+    assert calls == [(False, 3)] * (steps - 1) + [(True, 3 * (steps - 1))]
+
+
+def test_pieces_bound_the_number_of_queries(make_env, make_policy):
+    """Nine steps in pieces of four: 4, 4 and 1, each once more in the backward pass."""
+    env, policy = make_env("tsp", 9), make_policy("tsp", replay_chunk=4)
+    td = env.reset(batch_size=2)
+    calls = record_calls(policy)
+    out = policy(td, env, decode_type="sampling", num_samples=2)
+    assert [queries for grad, queries in calls if grad] == [8, 8, 2]
+    calls.clear()
+    out["log_likelihood"].sum().backward()
+    assert sorted(queries for _, queries in calls) == [2, 8, 8]
+
+
+def test_step_by_step_decoders_have_no_replay(instances, make_policy):
+    """A decoder without replay keys is called once per step, with gradients."""
+    env, td = instances
+    policy = step_by_step(make_policy(env.name))
+    calls = record_calls(policy)
+    out = policy(td, env, decode_type="sampling")
+    assert calls == [(True, 1)] * out["actions"].shape[-1]
+    assert out["log_likelihood"].requires_grad
+
+
+def test_without_gradients_there_is_no_replay(instances, make_policy):
+    """Inference needs the steps only."""
+    env, td = instances
+    policy = make_policy(env.name)
+    calls = record_calls(policy)
+    with torch.no_grad():
+        out = policy(td, env, decode_type="sampling")
+    assert calls == [(False, 1)] * out["actions"].shape[-1]
+
+
+def test_the_encoder_runs_once(instances, make_policy):
+    """Statistics of batch normalisation see a training batch once, not once per pass."""
+    env, td = instances
+    policy = make_policy(env.name).train()
+    policy(td, env, decode_type="multistart_sampling")["log_likelihood"].sum().backward()
+    norm = policy.encoder.net.layers[0].norm_attention
+    assert int(norm.num_batches_tracked) == 1
+
+
+def test_gradients_of_forced_starts_are_absent(make_env, make_policy):
+    """The first action of multi-start is given: its step has log-probability 0, exactly."""
+    env, policy = make_env("tsp", 6), make_policy("tsp")
+    out = policy(
+        env.reset(batch_size=3),
+        env,
+        decode_type="multistart_sampling",
+        return_sum_log_likelihood=False,
+    )
+    assert out["log_likelihood"].shape == (18, 6)
+    assert out["log_likelihood"][:, 0].tolist() == [0.0] * 18
+    assert bool((out["log_likelihood"][:, 1:-1] < 0).all())
+
+
+def test_replay_function_on_a_table(make_env, table_logits, rng):
+    """`replay` by itself, with a policy that is a table: the values of the decode loop."""
+    env = make_env("tsp", 6)
+    td = env.reset(batch_size=3)
+    table = torch.randn(3, 6, 6, generator=rng, requires_grad=True)
+    logits_fn = table_logits(table)
+    starts = env.start_actions(dict(td.items()), 2)
+    made = decode(
+        env,
+        expand_solutions(dict(td.items()), 2),
+        logits_fn,
+        Greedy(temperature=0.5),
+        starts=starts,
+        record=("current_node", "action_mask"),
+        with_entropy=True,
+    )
+    for chunk in (None, 2, 100):
+        log_probs, entropy = replay(
+            logits_fn, made, Greedy(temperature=0.5), chunk=chunk, with_entropy=True
+        )
+        torch.testing.assert_close(log_probs, made.log_probs)
+        torch.testing.assert_close(entropy, made.entropy)
+    ours = torch.autograd.grad(log_probs.sum(), table)[0]
+    theirs = torch.autograd.grad(made.log_probs.sum(), table)[0]
+    torch.testing.assert_close(ours, theirs)
+    assert replay(logits_fn, made, Greedy())[1] is None

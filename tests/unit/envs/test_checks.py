@@ -1,0 +1,506 @@
+"""`check_env` passes correct environments and says in words what is wrong with broken ones.
+
+Each broken environment below differs from a correct one by a single, plausible mistake.
+"""
+
+from __future__ import annotations
+
+import functools
+import random
+
+import numpy as np
+import pytest
+import torch
+
+from tensordict import TensorDict
+
+from rl4co.core.errors import ConfigError, RL4COError
+from rl4co.core.ops import get_tour_length
+from rl4co.envs import CVRPEnv, CVRPGenerator, TSPEnv, TSPGenerator, check_env
+from rl4co.envs.checks import EnvCheckError, find_faults
+from rl4co.envs.rules import RULES
+
+SMALL = {"num_loc": 6}
+
+
+@functools.cache
+def faults_of(env_cls) -> dict[str, list[str]]:
+    """Broken rules of an environment with the findings."""
+    return find_faults(env_cls(generator_params=SMALL))
+
+
+def findings(env) -> list[str]:
+    """All sentences about an environment."""
+    return [text for texts in find_faults(env).values() for text in texts]
+
+
+# ---------------------------------------------------------------- wrong masks and endings
+
+
+class ForgetsVisits(TSPEnv):
+    """Nodes stay allowed after their visit."""
+
+    def _transition(self, state, action):
+        return {**super()._transition(state, action), "action_mask": state["action_mask"]}
+
+
+class LocksItselfOut(TSPEnv):
+    """Node 0 is never allowed, so that the last step has nowhere to go."""
+
+    def _action_mask(self, state):
+        mask = state["action_mask"].clone()
+        mask[..., 0] = False
+        return mask
+
+
+class IgnoresCapacity(CVRPEnv):
+    """Every customer is allowed, full vehicle or not."""
+
+    def _action_mask(self, state):
+        return super()._action_mask({**state, "demand": torch.zeros_like(state["demand"])})
+
+
+class NoWayToWait(CVRPEnv):
+    """A finished vehicle may go nowhere."""
+
+    def _action_mask(self, state):
+        return super()._action_mask(state) & ~state["visited"].all(-1, keepdim=True)
+
+
+class TooFewSteps(CVRPEnv):
+    """The upper bound forgets the returns to the depot."""
+
+    def step_bounds(self, state):
+        return super().step_bounds(state)[0], super().step_bounds(state)[0]
+
+
+class BoundTooHigh(CVRPEnv):
+    """The lower bound counts a return after every customer."""
+
+    def step_bounds(self, state):
+        most = super().step_bounds(state)[1]
+        return most, most + 1
+
+
+class DoneFlickers(CVRPEnv):
+    """Done only while standing at a customer."""
+
+    def _transition(self, state, action):
+        changes = super()._transition(state, action)
+        return {**changes, "done": changes["done"] & (action != 0).unsqueeze(-1)}
+
+
+class MaskFromElsewhere(CVRPEnv):
+    """The mask in the state is not the one that the hook computes."""
+
+    def advance(self, state, action):
+        new_state = super().advance(state, action)
+        return {**new_state, "action_mask": new_state["action_mask"] | state["done"]}
+
+
+# ---------------------------------------------------------------- wrong data
+
+
+class CountsInFloats(TSPEnv):
+    """The step counter turns into a float at the first step."""
+
+    def _transition(self, state, action):
+        changes = super()._transition(state, action)
+        return {**changes, "i": changes["i"].float()}
+
+
+class GrowingKey(TSPEnv):
+    """A key that has another shape after each step."""
+
+    def _init_state(self, instance):
+        start = super()._init_state(instance)
+        return {**start, "tour": start["current_node"].unsqueeze(-1)}
+
+    def _transition(self, state, action):
+        tour = torch.cat([state["tour"], action.unsqueeze(-1)], -1)
+        return {**super()._transition(state, action), "tour": tour}
+
+
+class ForgottenKey(CVRPEnv):
+    """A key that appears only after the first step."""
+
+    def _transition(self, state, action):
+        return {**super()._transition(state, action), "last": action}
+
+
+class KeepsAxis(TSPEnv):
+    """A reward of shape [B, 1]."""
+
+    def _objective(self, state, actions):
+        return super()._objective(state, actions).unsqueeze(-1)
+
+
+class IntegerReward(TSPEnv):
+    """A rounded reward."""
+
+    def _objective(self, state, actions):
+        return super()._objective(state, actions).long()
+
+
+class InfiniteReward(TSPEnv):
+    """A reward that divides by zero."""
+
+    def _objective(self, state, actions):
+        return super()._objective(state, actions) / 0.0
+
+
+class RewardFromState(CVRPEnv):
+    """The reward depends on where the vehicle stands."""
+
+    def _objective(self, state, actions):
+        return super()._objective(state, actions) - state["i"].squeeze(-1)
+
+
+# ---------------------------------------------------------------- wrong validity checks
+
+
+class AcceptsAll(TSPEnv):
+    """A validity check that never objects."""
+
+    def _violations(self, state, actions):
+        return {"fine": torch.zeros(actions.shape[:-1], dtype=torch.bool)}
+
+
+class BlamesAll(TSPEnv):
+    """A validity check that reduces over the batch as well."""
+
+    def _violations(self, state, actions):
+        return {k: v | v.any() for k, v in super()._violations(state, actions).items()}
+
+
+class NoCheck(TSPEnv):
+    """The hook is missing."""
+
+    def _violations(self, state, actions):
+        raise NotImplementedError
+
+
+class StricterThanMask(CVRPEnv):
+    """The check has no tolerance, the mask has a large one."""
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, capacity_tolerance=0.3, **kwargs)
+
+
+# ---------------------------------------------------------------- side effects
+
+
+class WritesInPlace(CVRPEnv):
+    """Marks visits in the previous state's tensor."""
+
+    def _transition(self, state, action):
+        changes = super()._transition(state, action)
+        state["visited"].scatter_(-1, action.unsqueeze(-1), True)
+        return changes
+
+
+class ScalesInput(CVRPEnv):
+    """Normalises the caller's demands on reset."""
+
+    def _init_state(self, instance):
+        instance["demand"] /= 2.0
+        return super()._init_state(instance)
+
+
+class RewardSortsInPlace(TSPEnv):
+    """Scales the coordinates to compute the reward."""
+
+    def _objective(self, state, actions):
+        return super()._objective({**state, "locs": state["locs"].mul_(1.0)}, actions)
+
+
+class SeedsTheWorld(TSPEnv):
+    """Reseeds torch, NumPy and Python when it is built."""
+
+    def __init__(self, *args, seed=None, **kwargs):
+        torch.manual_seed(0)
+        np.random.seed(0)
+        random.seed(0)
+        super().__init__(*args, seed=seed, **kwargs)
+
+
+class GlobalGenerator(TSPGenerator):
+    """Draws from torch's global generator whatever `rng` says."""
+
+    def _generate(self, batch_size, rng):
+        locs = torch.rand(*batch_size, self.num_loc, 2)
+        return TensorDict({"locs": locs}, batch_size=batch_size)
+
+
+class NoisySteps(TSPEnv):
+    """Coordinates jitter at every step."""
+
+    def _transition(self, state, action):
+        changes = super()._transition(state, action)
+        return {**changes, "locs": state["locs"] + 0.01 * torch.rand_like(state["locs"])}
+
+
+class Remembers(TSPEnv):
+    """Keeps a counter of episodes on the object, and lets it leak into the state."""
+
+    episodes = [0]
+
+    def _init_state(self, instance):
+        self.episodes[0] += 1
+        start = super()._init_state(instance)
+        return {**start, "first_node": start["first_node"] + self.episodes[0]}
+
+
+# ---------------------------------------------------------------- wrong batches
+
+
+class CapacityOfGenerator(CVRPEnv):
+    """The vehicle's capacity comes from the generator instead of the instance."""
+
+    def _init_state(self, instance):
+        start = super()._init_state(instance)
+        full = torch.full_like(start["vehicle_capacity"], self.generator.vehicle_capacity)
+        return {**start, "vehicle_capacity": full}
+
+
+class RelativeReward(TSPEnv):
+    """The reward is relative to the batch."""
+
+    def _objective(self, state, actions):
+        reward = super()._objective(state, actions)
+        return reward - reward.mean()
+
+
+class FirstHorizon(CVRPEnv):
+    """The first instance's capacity is used for all."""
+
+    def _init_state(self, instance):
+        capacity = instance["demand"].reshape(-1, instance["demand"].shape[-1])[0].max()
+        start = super()._init_state(instance)
+        return {**start, "vehicle_capacity": torch.ones_like(start["demand"][..., :1]) + capacity}
+
+
+class CountsPadding(CVRPEnv):
+    """Every step costs something, also those after the end."""
+
+    def _objective(self, state, actions):
+        return super()._objective(state, actions) - 0.1 * actions.shape[-1]
+
+
+class BareSqueeze(TSPEnv):
+    """Loses the batch axis when there is a single instance."""
+
+    def _objective(self, state, actions):
+        ordered = state["locs"].gather(-2, actions.unsqueeze(-1).expand(*actions.shape, 2))
+        return -get_tour_length(ordered).squeeze()
+
+
+class OneBatchAxis(TSPEnv):
+    """Indexes the batch axis from the front."""
+
+    def _objective(self, state, actions):
+        rows = torch.arange(len(actions)).unsqueeze(-1)
+        return -get_tour_length(state["locs"][rows, actions])
+
+
+# ---------------------------------------------------------------- wrong starts, TorchRL
+
+
+class StartsAtDepot(CVRPEnv):
+    """Counts the depot among the starts."""
+
+    def _count_starts(self, state):
+        return super()._count_starts(state) + 1
+
+    def _start_actions(self, state, num_starts):
+        return super()._start_actions(state, num_starts) - 1
+
+
+class RepeatedStarts(TSPEnv):
+    """Offers more starts than there are."""
+
+    def _count_starts(self, state):
+        return 2 * super()._count_starts(state)
+
+    def _start_actions(self, state, num_starts):
+        return super()._start_actions(state, num_starts) % super()._count_starts(state)
+
+
+class FloatStarts(TSPEnv):
+    """Starts of the wrong type."""
+
+    def _start_actions(self, state, num_starts):
+        return super()._start_actions(state, num_starts).float()
+
+
+class HalfRewards(TSPEnv):
+    """Step rewards that do not add up to the reward."""
+
+    def _step_reward(self, state, action, changes):
+        return torch.full(state["done"].shape, -0.5)
+
+
+BROKEN = [
+    (ForgetsVisits, "refuses solutions that the mask allows ('every node is visited exactly once'"),
+    (LocksItselfOut, "the mask allows no action in instances 0, 1, 2, 3, 4, 5, 6, 7 at step 5"),
+    (IgnoresCapacity, "('no route exceeds the vehicle capacity', instances"),
+    (NoWayToWait, "the mask allows nothing in finished instances"),
+    (TooFewSteps, "are not done after 7 steps, the upper bound of step_bounds being 7"),
+    (BoundTooHigh, "fewer than 11, the lower bound of step_bounds; lower the bound"),
+    (DoneFlickers, "done turns from True to False in instances"),
+    (MaskFromElsewhere, "get_action_mask differs from the action_mask in the state"),
+    (CountsInFloats, "'i' after step 1 is torch.float32 of shape [8, 1], expected torch.int64"),
+    (GrowingKey, "'tour' after step 1 is torch.int64 of shape [8, 2], expected torch.int64"),
+    (ForgottenKey, "after step 1 lacks nothing and has 'last' on top of the declared keys"),
+    (KeepsAxis, "get_reward gives torch.float32 of shape [8, 1], expected floating point of shape"),
+    (IntegerReward, "get_reward gives torch.int64 of shape [8], expected floating point"),
+    (InfiniteReward, "get_reward is not finite in instances 0, 1"),
+    (RewardFromState, "get_reward differs between the initial and the final state"),
+    (AcceptsAll, "check_solution_validity accepts all of 36 solutions"),
+    (BlamesAll, "whose solutions are valid, for those of their batch mates"),
+    (
+        NoCheck,
+        "expected that mutated solutions are refused, got NotImplementedError in _violations",
+    ),
+    (StricterThanMask, "or their tolerances differ"),
+    (WritesInPlace, "step changes 'visited' of the TensorDict it is given"),
+    (ScalesInput, "reset changes 'demand' of the TensorDict it is given"),
+    (RewardSortsInPlace, "get_reward changes 'locs' of the TensorDict it is given"),
+    (SeedsTheWorld, "constructing the environment changes the global random state of torch, numpy"),
+    (NoisySteps, "the same instances and actions give different 'locs' at step 1"),
+    (NoisySteps, "an episode on given instances changes the global random state of torch"),
+    (Remembers, "remember anything on the object"),
+    (CapacityOfGenerator, "reads 'vehicle_capacity' from the generator; take it from the instance"),
+    (RelativeReward, "the reward of instance 0 is [0.0] alone, in 6 steps"),
+    (FirstHorizon, "changes with its place in the batch"),
+    (FirstHorizon, "differs between a batch of one and a larger batch"),
+    (CountsPadding, "steps after the end change the reward of a solution"),
+    (CountsPadding, "count padded steps as nothing"),
+    (BareSqueeze, "_objective must treat every instance alone"),
+    (OneBatchAxis, "expected that any number of batch axes works, got "),
+    (StartsAtDepot, "a start action is forbidden by the mask in instances 0, 1"),
+    (RepeatedStarts, "two of the 12 starts are equal; let _count_starts count the distinct"),
+    (FloatStarts, "start_actions gives torch.float32 of shape [8, 6], expected int64"),
+    (HalfRewards, "the step rewards of a TorchRL rollout do not add up to get_reward"),
+]
+
+
+@pytest.mark.parametrize(
+    ("env_cls", "sentence"),
+    BROKEN,
+    ids=[f"{cls.__name__}-{n}" for n, (cls, _) in enumerate(BROKEN)],
+)
+def test_broken_environment_is_described(env_cls, sentence):
+    """The mistake is named in words, with a remedy behind the semicolon."""
+    found = [text for texts in faults_of(env_cls).values() for text in texts]
+    assert any(sentence in text for text in found), "\n".join(found) or "nothing found"
+    assert all(";" in text or text.startswith("expected that") for text in found)
+
+
+def test_every_rule_has_a_counterexample():
+    """No rule is there only for show: leaving out any of them would miss a mistake above."""
+    heard = {rule for env_cls, _ in BROKEN for rule in faults_of(env_cls)}
+    assert {rule for rule, _ in RULES} - heard == {"the same seed gives the same instances"}
+    assert "the same seed gives the same instances" in find_faults(TSPEnv(GlobalGenerator()))
+
+
+@pytest.mark.parametrize("env_cls", [TSPEnv, CVRPEnv])
+@pytest.mark.parametrize("num_loc", [1, 2, 3, 6])
+def test_correct_environments_pass(env_cls, num_loc):
+    """No false alarm, down to a single node."""
+    check_env(env_cls(generator_params={"num_loc": num_loc}))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"seed": 3}, {"_torchrl_mode": True}, {"check_action": True}, {"check_solution": False}],
+)
+def test_settings_do_not_matter(options):
+    """Whatever the environment is configured to do, its contract is the same."""
+    check_env(CVRPEnv(generator_params=SMALL, **options))
+
+
+def test_generator_that_ignores_its_stream():
+    """A generator must draw from the stream it is given."""
+    found = findings(TSPEnv(GlobalGenerator(num_loc=5)))
+    assert any("the generator gives different 'locs' for the same seed" in text for text in found)
+    assert any("generating instances from a seed changes" in text for text in found)
+
+
+def test_generator_of_one_batch_axis():
+    """A generator that knows only one batch axis is told so."""
+
+    class Flat(TSPGenerator):
+        def _generate(self, batch_size, rng):
+            size = batch_size[:1] or torch.Size([1])
+            return super()._generate(size, rng)
+
+    with pytest.raises(RL4COError):
+        # Already the specs, made from a single instance, come out wrong.
+        check_env(TSPEnv(Flat(num_loc=5)))
+
+
+def test_infeasible_generator_is_reported():
+    """Instances that the environment itself refuses end the check at once."""
+
+    class Overloaded(CVRPGenerator):
+        def _generate(self, batch_size, rng):
+            td = super()._generate(batch_size, rng)
+            return td.set("demand", td["demand"] * 100)
+
+    (found,) = findings(CVRPEnv(Overloaded(num_loc=5)))
+    assert "a random rollout fails with InvalidInstanceError" in found
+    assert "demand fits the vehicle_capacity" in found
+
+
+def test_crash_is_located():
+    """An exception in a hook is reported with the hook's name and line."""
+
+    class Typo(TSPEnv):
+        def _transition(self, state, action):
+            return {"curent_node": state["curent_node"]}
+
+    (found,) = findings(Typo(generator_params=SMALL))
+    assert "KeyError in _transition (test_checks.py:" in found
+
+
+def test_all_findings_are_listed():
+    """One error carries everything, numbered."""
+
+    class TwoMistakes(RelativeReward):
+        def _start_actions(self, state, num_starts):
+            return super()._start_actions(state, num_starts).float()
+
+    with pytest.raises(EnvCheckError) as caught:
+        check_env(TwoMistakes(generator_params=SMALL))
+    found, message = caught.value.findings, str(caught.value)
+    assert any("start_actions gives" in text for text in found)
+    assert any("_objective must treat every instance alone" in text for text in found)
+    assert len(found) == len(set(found))
+    assert f"expected TwoMistakes to keep the contract of environments, got {len(found)}" in message
+    assert all(f"  {n}. {text}" in message for n, text in enumerate(found, start=1))
+
+
+def test_check_leaves_no_trace():
+    """Neither the environment's stream nor a global one moves, even if the environment seeds it."""
+    env = SeedsTheWorld(generator_params=SMALL, seed=1)
+    before = env.rng.get_state(), torch.get_rng_state()
+    numpy_state, python_state = np.random.get_state()[1].tolist(), random.getstate()
+    assert findings(env)
+    assert torch.equal(env.rng.get_state(), before[0])
+    assert torch.equal(torch.get_rng_state(), before[1])
+    assert np.random.get_state()[1].tolist() == numpy_state
+    assert random.getstate() == python_state
+
+
+@pytest.mark.parametrize("arguments", [{"batch_size": 1}, {"num_rollouts": 0}])
+def test_bad_arguments_are_refused(arguments):
+    """A batch of one, or no rollout, shows nothing."""
+    with pytest.raises(ConfigError, match="batch_size >= 2 and num_rollouts >= 1"):
+        check_env(TSPEnv(), **arguments)
+
+
+def test_error_is_an_assertion():
+    """Test runners report it as a failure, and `except RL4COError` catches it."""
+    assert issubclass(EnvCheckError, AssertionError)
+    assert issubclass(EnvCheckError, RL4COError)

@@ -1,0 +1,174 @@
+"""TSP: exhaustive oracles, stepping, and instances given by a matrix."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+import torch
+
+from tensordict import TensorDict
+
+from rl4co.core.errors import InvalidActionError, InvalidInstanceError, InvalidSolutionError
+from rl4co.envs import TSPEnv
+from rl4co.envs.testing import enumerate_solutions
+
+
+def random_matrices(batch: int, size: int, seed: int = 0) -> np.ndarray:
+    """Asymmetric integer costs `[B, N, N]` without a diagonal."""
+    costs = np.random.default_rng(seed).integers(1, 1000, (batch, size, size))
+    return costs * (1 - np.eye(size, dtype=np.int64))
+
+
+def as_instances(**arrays: np.ndarray) -> TensorDict:
+    """Float32 instances from arrays with one batch axis."""
+    tensors = {key: torch.as_tensor(value, dtype=torch.float32) for key, value in arrays.items()}
+    return TensorDict(tensors, batch_size=[len(next(iter(tensors.values())))])
+
+
+def tour_cost(matrix: np.ndarray, tour: list[int] | tuple[int, ...]) -> float:
+    return float(sum(matrix[a, b] for a, b in itertools.pairwise([*tour, tour[0]])))
+
+
+def brute_force(matrix: np.ndarray) -> float:
+    """The best of all permutations that begin with node 0."""
+    rest = range(1, len(matrix))
+    return min(tour_cost(matrix, (0, *order)) for order in itertools.permutations(rest))
+
+
+def distance_matrix(locs: np.ndarray) -> np.ndarray:
+    return np.hypot(*np.moveaxis(locs[:, None] - locs[None], -1, 0))
+
+
+# ---------------------------------------------------------------- oracles
+
+
+def test_all_permutations_of_six_nodes():
+    """The rewards of all 720 tours agree with NumPy, and so does the best one."""
+    locs = np.random.default_rng(1).random((6, 2))
+    matrix = distance_matrix(locs)
+    tours = list(itertools.permutations(range(6)))
+    env = TSPEnv()
+    td = env.reset(as_instances(locs=np.stack([locs] * len(tours))))
+    reward = env.get_reward(td, torch.tensor(tours))
+    expected = [-tour_cost(matrix, tour) for tour in tours]
+    np.testing.assert_allclose(reward.numpy(), expected, rtol=1e-5)
+    assert -float(reward.max()) == pytest.approx(brute_force(matrix), rel=1e-5)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 4, 5])
+@pytest.mark.parametrize("given_by", ["locs", "cost_matrix"])
+def test_mask_allows_exactly_the_permutations(size: int, given_by: str):
+    """Stepping through every allowed action reaches each tour once, the best one among them."""
+    if given_by == "locs":
+        locs = np.random.default_rng(size).random((1, size, 2))
+        matrix, instances = distance_matrix(locs[0]), as_instances(locs=locs)
+    else:
+        matrices = random_matrices(1, size, seed=size)
+        matrix, instances = matrices[0], as_instances(cost_matrix=matrices)
+    env = TSPEnv()
+    solutions = enumerate_solutions(env, instances[0])
+    assert sorted(map(tuple, solutions)) == sorted(itertools.permutations(range(size)))
+    td = env.reset(instances.expand(len(solutions)))
+    reward = env.get_reward(td, torch.tensor(solutions))
+    assert -float(reward.max()) == pytest.approx(brute_force(matrix), rel=1e-5, abs=1e-6)
+
+
+@pytest.mark.solvers
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_lkh_agrees(seed: int):
+    """LKH, brute force and the environment find the same best cost of an asymmetric matrix."""
+    elkai = pytest.importorskip("elkai")
+    matrices = random_matrices(1, 7, seed)
+    tour = elkai.DistanceMatrix(matrices[0].tolist()).solve_tsp(runs=10)[:-1]
+    env = TSPEnv()
+    td = env.reset(as_instances(cost_matrix=matrices))
+    reward = float(env.get_reward(td, torch.tensor([tour])))
+    assert -reward == brute_force(matrices[0])
+
+
+# ---------------------------------------------------------------- stepping
+
+
+def test_state_follows_the_tour():
+    """First node, last node, counter, mask and done after each of three steps."""
+    env = TSPEnv()
+    td = env.reset(as_instances(locs=np.random.default_rng(0).random((2, 3, 2))))
+    assert td["action_mask"].all()
+    for step, nodes in enumerate([[2, 0], [0, 1], [1, 2]]):
+        td = env.step(td.set("action", torch.tensor(nodes)))["next"]
+        assert td["first_node"].tolist() == [2, 0]
+        assert td["current_node"].tolist() == nodes
+        assert td["i"].flatten().tolist() == [step + 1] * 2
+        assert td["done"].flatten().tolist() == [step == 2] * 2
+    assert not td["action_mask"].any()
+
+
+def test_starts_are_all_nodes_of_the_instance():
+    """The instance decides, not the generator, which here makes 20 nodes."""
+    env = TSPEnv()
+    td = env.reset(as_instances(locs=np.random.default_rng(0).random((3, 4, 2))))
+    assert env.get_num_starts(td) == 4
+    # Starts outermost: three instances from node 0, then three from node 1, ...
+    assert env.select_start_nodes(td, 4).tolist() == [0, 0, 0, 1, 1, 1, 2, 2, 2, 3, 3, 3]
+    assert env.select_start_nodes(td, 2).tolist() == [0, 0, 0, 1, 1, 1]
+
+
+def test_rewards_do_not_depend_on_rotation_or_direction():
+    """A closed tour has no beginning and, with coordinates, no direction."""
+    env = TSPEnv(generator_params={"num_loc": 9})
+    td = env.reset(batch_size=4)
+    tour = torch.stack([torch.randperm(9) for _ in range(4)])
+    reward = env.get_reward(td, tour)
+    torch.testing.assert_close(env.get_reward(td, tour.roll(3, -1)), reward)
+    torch.testing.assert_close(env.get_reward(td, tour.flip(-1)), reward)
+
+
+def test_direction_matters_with_a_matrix():
+    """Asymmetric costs are read from row to column."""
+    matrices = random_matrices(2, 5)
+    env = TSPEnv()
+    td = env.reset(as_instances(cost_matrix=matrices))
+    tour = [3, 1, 4, 0, 2]
+    forward, backward = (
+        env.get_reward(td, torch.tensor([order, order])) for order in (tour, tour[::-1])
+    )
+    expected = [[-tour_cost(m, order) for m in matrices] for order in (tour, tour[::-1])]
+    assert forward.tolist() == expected[0]
+    assert backward.tolist() == expected[1]
+    assert forward.tolist() != backward.tolist()
+
+
+# ---------------------------------------------------------------- bad input
+
+
+def test_masked_action_is_refused_in_checked_mode():
+    """A node visited before, or none of the instance, is refused with its place in the batch."""
+    env = TSPEnv(check_action=True)
+    td = env.reset(as_instances(locs=np.random.default_rng(0).random((3, 4, 2))))
+    td = env.step(td.set("action", torch.tensor([0, 1, 2])))["next"]
+    with pytest.raises(InvalidActionError, match=r"instances 1 of tsp; choose where action_mask"):
+        env.step(td.set("action", torch.tensor([1, 1, 1])))
+    with pytest.raises(InvalidActionError, match="instances 0, 2 of tsp"):
+        env.step(td.set("action", torch.tensor([4, 0, -1])))
+
+
+def test_bad_instances_are_named():
+    """The key, the rule and the instances that break it."""
+    locs = np.random.default_rng(0).random((4, 5, 2))
+    locs[1, 3, 0] = np.nan
+    locs[3, 0, 1] = np.inf
+    with pytest.raises(InvalidInstanceError, match=r"locs is finite, got 2 of 4 .* 1, 3\)"):
+        TSPEnv().reset(as_instances(locs=locs))
+
+
+def test_invalid_tours_are_named():
+    """The constraint and the instance; a solution for too few instances is refused as well."""
+    env = TSPEnv(generator_params={"num_loc": 4})
+    td = env.reset(batch_size=3)
+    tours = torch.tensor([[0, 1, 2, 3], [0, 0, 2, 3], [3, 2, 1, 0]])
+    with pytest.raises(InvalidSolutionError, match="visited exactly once") as caught:
+        env.get_reward(td, tours)
+    assert caught.value.instances == [1]
+    assert env.get_reward(td, tours, check_solution=False).shape == (3,)

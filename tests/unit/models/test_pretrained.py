@@ -1,0 +1,317 @@
+"""Policies as a folder: what is written comes back, and nothing else is believed or executed."""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+import pickle
+import stat
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from safetensors.torch import load_file, save_file
+from torch import nn
+
+from rl4co.core.errors import ConfigError, FileFormatError, RL4COError, UnknownNameError
+from rl4co.envs import CVRPEnv, TSPEnv
+from rl4co.models import AttentionModelPolicy, load_pretrained
+from rl4co.models.policies import pretrained
+from rl4co.models.policies.pretrained import CONFIG_FILE, WEIGHTS_FILE
+
+TINY = {"embed_dim": 16, "num_heads": 2, "feedforward_hidden": 16, "num_encoder_layers": 1}
+
+
+@pytest.fixture
+def policy() -> AttentionModelPolicy:
+    return AttentionModelPolicy(env_name="tsp", tanh_clipping=7.0, **TINY)
+
+
+@pytest.fixture
+def folder(policy, tmp_path) -> Path:
+    return policy.save_pretrained(tmp_path / "saved")
+
+
+def edit_config(folder: Path, **changes) -> None:
+    path = folder / CONFIG_FILE
+    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+# ---------------------------------------------------------------- round trip
+
+
+@pytest.mark.parametrize(
+    ("env", "arguments"),
+    [
+        (TSPEnv(), {}),
+        (CVRPEnv(), {"normalization": "instance", "use_graph_context": False}),
+        (CVRPEnv(), {"normalization": None, "out_bias_pointer_attn": True, "temperature": 0.7}),
+    ],
+    ids=["tsp", "cvrp-pomo", "cvrp-other"],
+)
+def test_round_trip(env, arguments, tmp_path):
+    """The same solutions and likelihoods, after training has moved weights and statistics."""
+    policy = AttentionModelPolicy(env_name=env.name, **TINY, **arguments)
+    td = env.reset(batch_size=3)
+    policy(td, env, phase="train")["log_likelihood"].sum().backward()
+    with torch.no_grad():
+        for parameter in policy.parameters():
+            parameter.sub_(0.01 * parameter.grad)
+    policy.eval()
+    assert policy.save_pretrained(tmp_path / "a" / "b") == tmp_path / "a" / "b"
+    loaded = AttentionModelPolicy.from_pretrained(tmp_path / "a" / "b")
+    assert not loaded.training
+    assert loaded.temperature == policy.temperature
+    for key, value in policy.state_dict().items():
+        assert torch.equal(loaded.state_dict()[key], value), key
+    with torch.no_grad():
+        expected, out = policy(td, env, phase="test"), loaded(td, env, phase="test")
+    assert torch.equal(out["actions"], expected["actions"])
+    assert torch.equal(out["log_likelihood"], expected["log_likelihood"])
+    anyone = load_pretrained(str(tmp_path / "a" / "b"))
+    assert type(anyone) is AttentionModelPolicy
+    assert anyone.state_dict().keys() == policy.state_dict().keys()
+
+
+def test_loaded_policies_can_be_saved_again(folder, tmp_path):
+    """The arguments travel on."""
+    again = load_pretrained(folder).save_pretrained(tmp_path / "again")
+    assert contents(again) == contents(folder)
+
+
+def test_positional_arguments_are_remembered(tmp_path):
+    policy = AttentionModelPolicy(None, None, 24, 1, 3)
+    loaded = load_pretrained(policy.save_pretrained(tmp_path))
+    assert loaded.decoder.project_node_embeddings.weight.shape == (72, 24)
+    assert loaded.decoder.pointer.num_heads == 3
+
+
+@pytest.mark.parametrize("how", ["deepcopy", "pickle"])
+def test_copies_remember_their_arguments(policy, how, tmp_path):
+    """A frozen copy (a baseline's, say) or one from a worker can be saved too."""
+    twin = copy.deepcopy(policy) if how == "deepcopy" else pickle.loads(pickle.dumps(policy))
+    loaded = load_pretrained(twin.save_pretrained(tmp_path))
+    assert loaded.tanh_clipping == 7.0
+    for key, value in policy.state_dict().items():
+        assert torch.equal(loaded.state_dict()[key], value)
+
+
+def test_files_are_plain_json_and_safetensors(policy, folder):
+    """Readable without this library."""
+    assert set(contents(folder)) == {CONFIG_FILE, WEIGHTS_FILE}
+    config = json.loads((folder / CONFIG_FILE).read_text())
+    assert config["class"] == "AttentionModelPolicy"
+    assert config["arguments"] == {"env_name": "tsp", "tanh_clipping": 7.0, **TINY}
+    assert load_file(folder / WEIGHTS_FILE).keys() == policy.state_dict().keys()
+
+
+@pytest.mark.skipif(os.name != "posix", reason="permission bits")
+def test_files_can_be_read_by_others(policy, tmp_path):
+    """As the user's umask says, not as private as a temporary file."""
+    before = os.umask(0o022)
+    try:
+        folder = policy.save_pretrained(tmp_path / "shared")
+    finally:
+        os.umask(before)
+    for path in folder.iterdir():
+        assert stat.S_IMODE(path.stat().st_mode) == 0o644, path.name
+
+
+# ---------------------------------------------------------------- what cannot be saved
+
+
+def test_arguments_that_are_not_plain(tmp_path):
+    """Named in the message; nothing is written."""
+    policy = AttentionModelPolicy(**TINY, init_embedding=nn.Linear(2, 16))
+    with pytest.raises(ConfigError, match=r"init_embedding=Linear"):
+        policy.save_pretrained(tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_place_that_cannot_be_written(policy, tmp_path):
+    """The system's own error, with the path."""
+    (tmp_path / "file").write_text("not a folder")
+    for target in (tmp_path / "file", tmp_path / "file" / "below"):
+        with pytest.raises(OSError, match="file"):
+            policy.save_pretrained(target)
+    assert (tmp_path / "file").read_text() == "not a folder"
+
+
+@pytest.mark.parametrize("victim", ["weights", "config", "rename"])
+def test_interrupted_writing_keeps_the_old_files(victim, policy, folder, monkeypatch):
+    """Killed while writing either file: the folder is as before, without left-overs."""
+    before = contents(folder)
+    other = AttentionModelPolicy(env_name="cvrp", **{**TINY, "embed_dim": 32})
+
+    def interrupted(*args, **kwargs):
+        raise KeyboardInterrupt
+
+    if victim == "weights":
+        monkeypatch.setattr("safetensors.torch.save_file", interrupted)
+    elif victim == "config":
+        monkeypatch.setattr(Path, "write_text", interrupted)
+    else:
+        monkeypatch.setattr(pretrained.os, "replace", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        other.save_pretrained(folder)
+    monkeypatch.undo()
+    assert contents(folder) == before
+    assert load_pretrained(folder).env_name == "tsp"
+
+
+def test_half_written_file_is_never_seen(policy, folder, monkeypatch):
+    """The final name appears only when the content is complete."""
+    before = contents(folder)
+
+    def half(weights, path, *args, **kwargs):
+        Path(path).write_bytes(b"half")
+        assert contents(folder)[WEIGHTS_FILE] == before[WEIGHTS_FILE]
+        raise RuntimeError("disk full")
+
+    monkeypatch.setattr("safetensors.torch.save_file", half)
+    with pytest.raises(RuntimeError, match="disk full"):
+        policy.save_pretrained(folder)
+    monkeypatch.undo()
+    assert contents(folder) == before
+
+
+# ---------------------------------------------------------------- what is refused
+
+
+def test_unknown_class(folder):
+    """Classes are looked up among the library's own, with the nearest name."""
+    edit_config(folder, **{"class": "AttentionModelPolcy"})
+    with pytest.raises(UnknownNameError, match="did you mean 'AttentionModelPolicy'"):
+        load_pretrained(folder)
+
+
+@pytest.mark.parametrize("name", ["os.system", "builtins.eval", "torch.nn.Linear", "object"])
+def test_class_outside_the_library(name, folder):
+    edit_config(folder, **{"class": name})
+    with pytest.raises(UnknownNameError):
+        load_pretrained(folder)
+
+
+@pytest.mark.parametrize("name", ["load_original_weights", "AttentionModel", "AttentionModelDecoder"])
+def test_public_names_that_are_no_policies(name, folder):
+    """Names of the library that cannot be loaded from a folder are refused, not called."""
+    edit_config(folder, **{"class": name})
+    with pytest.raises(RL4COError):
+        load_pretrained(folder)
+
+
+def test_another_class_than_asked_for(folder):
+    class Other(AttentionModelPolicy):
+        pass
+
+    with pytest.raises(FileFormatError, match=r"expected a Other.*got a AttentionModelPolicy"):
+        Other.from_pretrained(folder)
+
+
+def test_subclasses_load_their_own_files(tmp_path):
+    """A class outside the library loads itself; only `load_pretrained` needs to know names."""
+
+    class Mine(AttentionModelPolicy):
+        pass
+
+    folder = Mine(**TINY).save_pretrained(tmp_path)
+    assert type(Mine.from_pretrained(folder)) is Mine
+    with pytest.raises(UnknownNameError, match="Mine"):
+        load_pretrained(folder)
+
+
+def test_missing_files(folder, tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"config.json.*save_pretrained"):
+        load_pretrained(tmp_path / "nowhere")
+    (folder / WEIGHTS_FILE).unlink()
+    with pytest.raises(FileNotFoundError, match=WEIGHTS_FILE):
+        load_pretrained(folder)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "not json",
+        "[]",
+        "3",
+        '"text"',
+        "{}",
+        '{"format": "other-1"}',
+        '{"model_type": "bert", "hidden_size": 768}',
+        '{"format": "rl4co-policy-1"}',
+        '{"format": "rl4co-policy-1", "class": "AttentionModelPolicy"}',
+        '{"format": "rl4co-policy-1", "class": ["AttentionModelPolicy"], "arguments": {}}',
+        '{"format": "rl4co-policy-1", "class": "AttentionModelPolicy", "arguments": [1]}',
+        '{"format": "rl4co-policy-1", "class": "AttentionModelPolicy", "arguments": {"x": 1}}',
+        '{"format": "rl4co-policy-1", "class": "AttentionModelPolicy", "arguments": {"embed_dim": "a"}}',
+    ],
+)
+def test_foreign_configurations(text, folder):
+    """Any JSON that this library did not write is refused as a file format, whatever is missing."""
+    (folder / CONFIG_FILE).write_text(text)
+    for load in (load_pretrained, AttentionModelPolicy.from_pretrained):
+        with pytest.raises(FileFormatError):
+            load(folder)
+
+
+def test_configuration_in_another_encoding(folder):
+    (folder / CONFIG_FILE).write_bytes(b'{"format": "\xff\xfe"}')
+    with pytest.raises(FileFormatError, match="JSON"):
+        load_pretrained(folder)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.01, 0.5, 0.999])
+def test_truncated_weights(share, folder):
+    path = folder / WEIGHTS_FILE
+    content = path.read_bytes()
+    path.write_bytes(content[: int(share * len(content))])
+    with pytest.raises(FileFormatError, match="truncated or foreign"):
+        load_pretrained(folder)
+
+
+def test_weights_that_do_not_fit(policy, folder):
+    """A missing, an additional, and a misshapen tensor; each is named."""
+    weights = dict(policy.state_dict())
+    name = "decoder.pointer.project_out.weight"
+    for changed in (
+        {key: value for key, value in weights.items() if key != name},
+        {**weights, name: torch.zeros(2, 2)},
+    ):
+        save_file(changed, folder / WEIGHTS_FILE)
+        with pytest.raises(FileFormatError, match=name):
+            load_pretrained(folder)
+    save_file({**weights, "stranger": torch.zeros(1)}, folder / WEIGHTS_FILE)
+    with pytest.raises(FileFormatError, match="stranger"):
+        load_pretrained(folder)
+
+
+class Bomb:
+    """Unpickling this creates a folder."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = str(path)
+
+    def __reduce__(self):
+        return os.mkdir, (self.path,)
+
+
+@pytest.mark.parametrize("file", [CONFIG_FILE, WEIGHTS_FILE])
+@pytest.mark.parametrize("form", ["pickle", "torch"])
+def test_code_in_a_file_is_not_run(file, form, folder, tmp_path):
+    """Neither the configuration nor the weights are ever unpickled."""
+    trap = tmp_path / "executed"
+    if form == "pickle":
+        (folder / file).write_bytes(pickle.dumps(Bomb(trap)))
+    else:
+        torch.save({"a": Bomb(trap)}, folder / file)
+    with pytest.raises(FileFormatError):
+        load_pretrained(folder)
+    assert not trap.exists()
