@@ -11,7 +11,7 @@ import uuid
 import zipfile
 import zlib
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
@@ -176,3 +176,29 @@ def _common_length(source: Path, tensors: dict[str, Tensor]) -> int:
             f"got {lengths}; repeat shared values so that every key has one row per instance"
         )
     return first
+
+
+def named_files(
+    files: str | Path | Sequence[str | Path] | None, names: Sequence[str] | None = None
+) -> dict[str, str | Path]:
+    """Data set name → file, for one file or several.
+
+    Args:
+        files: Path(s); None gives an empty table.
+        names: Names of the sets (default: the file names without suffix).
+    """
+    if files is None:
+        return {}
+    paths = [files] if isinstance(files, str | Path) else list(files)
+    labels = list(names) if names else [Path(path).stem for path in paths]
+    if len(labels) != len(paths) or len(set(labels)) != len(labels):
+        raise ConfigError(
+            f"expected one distinct name for each of {len(paths)} data files, got {labels}"
+        )
+    return dict(zip(labels, paths, strict=True))
+
+
+def resolve_npz(path: str | Path, folder: Path) -> Path:
+    """A data file's path: with its suffix, and below `folder` unless it exists as given."""
+    path = _with_suffix(Path(path))
+    return path if path.is_absolute() or path.exists() else folder / path

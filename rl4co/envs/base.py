@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import math
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -32,9 +32,7 @@ from torchrl.envs import EnvBase
 
 from rl4co.core.errors import (
     ConfigError,
-    FileFormatError,
     InvalidActionError,
-    InvalidInstanceError,
     InvalidSolutionError,
     UnknownNameError,
     UnsupportedError,
@@ -44,8 +42,9 @@ from rl4co.core.ops import flatten_starts
 from rl4co.core.registry import SOLVERS
 from rl4co.core.rng import derive_generator
 from rl4co.data.dataset import TensorDictDataset
-from rl4co.data.io import load_npz_to_tensordict
+from rl4co.data.io import named_files, resolve_npz
 from rl4co.envs.generator import Generator
+from rl4co.envs.instances import InstanceSchema, number_kind
 
 State = dict[str, Tensor]
 
@@ -110,9 +109,9 @@ class RL4COEnvBase(EnvBase):
         self.generator = generator or self.generator_cls(**(generator_params or {}))
         self.data_dir = Path(data_dir)
         self.data_files = {
-            "train": _file_table(train_file, None),
-            "val": _file_table(val_file, val_dataloader_names),
-            "test": _file_table(test_file, test_dataloader_names),
+            "train": named_files(train_file, None),
+            "val": named_files(val_file, val_dataloader_names),
+            "test": named_files(test_file, test_dataloader_names),
         }
         self.check_solution = check_solution
         self.check_instance = check_instance
@@ -271,43 +270,7 @@ class RL4COEnvBase(EnvBase):
 
     def check_instances(self, td: TensorDictBase) -> None:
         """Raises :class:`InvalidInstanceError` naming the key, the instance and the rule."""
-        instance = dict(td.items())
-        if 0 in td.batch_size:
-            raise InvalidInstanceError(
-                f"expected at least one {self.name} instance, got batch size {list(td.batch_size)}"
-            )
-        self._check_shapes(instance, td.batch_size)
-        shapes = {**self.instance_shapes, **self.optional_shapes}
-        faults = {
-            f"{key} is finite": ~value.flatten(len(td.batch_size)).isfinite().all(-1)
-            if value.dim() > len(td.batch_size)
-            else ~value.isfinite()
-            for key, value in instance.items()
-            if key in shapes and value.is_floating_point()
-        }
-        faults.update(self._instance_faults(instance))
-        if not faults:
-            return
-        broken = torch.stack([fault.flatten() for fault in faults.values()])  # [rules, B]
-        if not broken.any():
-            return
-        for rule, row in zip(faults, broken, strict=True):
-            if row.any():
-                where = format_indices(row.nonzero().flatten().tolist())
-                raise InvalidInstanceError(
-                    f"expected {self.name} instances in which {rule}, "
-                    f"got {int(row.sum())} of {len(row)} that break it (instances {where})"
-                )
-
-    def required_keys(self, present: Collection[str]) -> set[str]:
-        """Keys that an instance must have, given the optional ones that are present."""
-        replaced = {
-            key
-            for stand_in in self.substitutes
-            if stand_in in present
-            for key in self.substitutes[stand_in]
-        }
-        return set(self.instance_shapes) - replaced
+        self.schema.check(td, self._instance_faults)
 
     def dataset(
         self,
@@ -328,7 +291,7 @@ class RL4COEnvBase(EnvBase):
         """
         if phase not in _PHASES:
             raise UnknownNameError("phase", phase, _PHASES)
-        files = _file_table(filename, None) if filename else self.data_files[phase]
+        files = named_files(filename, None) if filename else self.data_files[phase]
         if not files:
             seed = PHASE_SEEDS.get(phase)
             rng = self.rng if seed is None else torch.Generator().manual_seed(seed)
@@ -336,32 +299,14 @@ class RL4COEnvBase(EnvBase):
         sizes = (batch_size,) if isinstance(batch_size, int) else tuple(batch_size)
         limit = math.prod(sizes) if sizes else None
         sets = {
-            name: self.dataset_cls(self.load_data(self._resolve(path))[:limit])
+            name: self.dataset_cls(self.load_data(resolve_npz(path, self.data_dir))[:limit])
             for name, path in files.items()
         }
         return sets if len(sets) > 1 else next(iter(sets.values()))
 
     def load_data(self, fpath: str | Path) -> TensorDict:
         """Instances from an `.npz` file with this problem's keys."""
-        replaceable = {key for keys in self.substitutes.values() for key in keys}
-        td = load_npz_to_tensordict(
-            fpath,
-            expected_keys=set(self.instance_shapes) - replaceable,
-            optional_keys=replaceable.union(self.optional_shapes),
-        )
-        missing = sorted(self.required_keys(td.keys()) - set(td.keys()))
-        if missing:
-            raise FileFormatError(
-                f"expected the keys {list(self.instance_shapes)} in {fpath}, got "
-                f"{sorted(td.keys())} (missing: {missing}); is this the data of another problem?"
-            )
-        return td
-
-    def _resolve(self, path: str | Path) -> Path:
-        path = Path(path)
-        if path.suffix != ".npz":
-            path = path.with_name(path.name + ".npz")
-        return path if path.is_absolute() or path.exists() else self.data_dir / path
+        return self.schema.load(fpath)
 
     # ---------------------------------------------------------------- starts, search, pictures
 
@@ -448,7 +393,7 @@ class RL4COEnvBase(EnvBase):
         if tensordict is None:
             return self._reset_instances(self.generate(self.batch_size))
         keys = set(tensordict.keys())
-        if "action_mask" not in keys and self.required_keys(keys) <= keys:
+        if "action_mask" not in keys and self.schema.required_keys(keys) <= keys:
             return self._reset_instances(tensordict)
         return self._reset_instances(self.generate(tensordict.batch_size))
 
@@ -495,7 +440,13 @@ class RL4COEnvBase(EnvBase):
         check, self.check_instance = self.check_instance, False
         mode, self._torchrl_mode = self._torchrl_mode, True
         instance = self.generator([], rng=derive_generator("specs"))
-        self._instance_kinds = {key: _kind(value) for key, value in instance.items()}
+        self.schema = InstanceSchema(
+            problem=self.name,
+            required=self.instance_shapes,
+            optional=self.optional_shapes,
+            substitutes=self.substitutes,
+            kinds={key: number_kind(value) for key, value in instance.items()},
+        )
         td = self._reset_instances(instance)
         self.check_instance, self._torchrl_mode = check, mode
         leaves = {key: _leaf_spec(value) for key, value in td.items() if key not in _DONE_KEYS}
@@ -528,42 +479,12 @@ class RL4COEnvBase(EnvBase):
 
     def _check_actions(self, state: State, actions: Tensor) -> None:
         batch = state["action_mask"].shape[:-1]
-        if _kind(actions) != "integer" or actions.shape[:-1] != batch:
+        if number_kind(actions) != "integer" or actions.shape[:-1] != batch:
             raise ConfigError(
                 f"expected integer actions of shape [*B, T] with batch {list(batch)} for "
                 f"{self.name}, got {actions.dtype} of shape {list(actions.shape)}; "
                 "repeat the state with batchify for several solutions per instance"
             )
-
-    def _check_shapes(self, instance: State, batch: torch.Size) -> None:
-        missing = self.required_keys(instance) - set(instance)
-        if missing:
-            raise InvalidInstanceError(
-                f"expected {self.name} instances with keys {list(self.instance_shapes)}, "
-                f"got {sorted(instance)}; missing: {sorted(missing)}"
-            )
-        sizes: dict[str, int] = {}
-        for key, axes in {**self.instance_shapes, **self.optional_shapes}.items():
-            if key not in instance:
-                continue
-            value, letters = instance[key], axes.split()
-            shape = value.shape[len(batch) :]
-            fits = len(shape) == len(letters) and all(
-                size == _axis_size(letter, size, sizes)
-                for letter, size in zip(letters, shape, strict=True)
-            )
-            if not fits:
-                raise InvalidInstanceError(
-                    f"expected {self.name} key {key!r} of shape [*B, {', '.join(letters)}] with "
-                    f"batch {list(batch)} and {sizes}, got {list(value.shape)}"
-                )
-            # What the generator does not give (a matrix, say) is a real number.
-            kind = self._instance_kinds.get(key, "floating point")
-            if _kind(value) != kind:
-                raise InvalidInstanceError(
-                    f"expected {self.name} key {key!r} of a {kind} dtype, got {value.dtype}; "
-                    "convert it before reset"
-                )
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(generator={self.generator!r}, device={str(self.device)!r})"
@@ -583,23 +504,6 @@ class RL4COEnvBase(EnvBase):
 _DONE_KEYS = ("done", "terminated")
 
 
-def _kind(value: Tensor) -> str:
-    """Which sort of numbers a tensor holds, for messages."""
-    if value.dtype == torch.bool:
-        return "boolean"
-    if value.dtype.is_complex:
-        return "complex"
-    return "floating point" if value.dtype.is_floating_point else "integer"
-
-
-def _axis_size(letter: str, size: int, sizes: dict[str, int]) -> int:
-    """Size that an axis must have: a number, or a letter plus a number; binds new letters."""
-    name, _, offset = letter.partition("+")
-    if name.isdigit():
-        return int(name)
-    return sizes.setdefault(name, size - int(offset or 0)) + int(offset or 0)
-
-
 def _leaf_spec(value: Tensor) -> Any:
     like: dict[str, Any] = {"shape": value.shape, "dtype": value.dtype, "device": value.device}
     if value.dtype == torch.bool:
@@ -615,18 +519,3 @@ def _write_step(solution: Tensor, i: Tensor, action: Tensor) -> Tensor:
     inside = i < solution.shape[-1]
     value = torch.where(inside, action.unsqueeze(-1), solution.gather(-1, position))
     return solution.scatter(-1, position, value)
-
-
-def _file_table(
-    files: str | Path | Sequence[str | Path] | None, names: Sequence[str] | None
-) -> dict[str, str | Path]:
-    """Data set name → file."""
-    if files is None:
-        return {}
-    paths = [files] if isinstance(files, str | Path) else list(files)
-    labels = list(names) if names else [Path(path).stem for path in paths]
-    if len(labels) != len(paths) or len(set(labels)) != len(labels):
-        raise ConfigError(
-            f"expected one distinct name for each of {len(paths)} data files, got {labels}"
-        )
-    return dict(zip(labels, paths, strict=True))

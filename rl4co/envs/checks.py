@@ -12,9 +12,9 @@ import numpy as np
 from rl4co.core.errors import ConfigError, EnvCheckError
 from rl4co.core.rng import derive_generator
 from rl4co.envs.base import RL4COEnvBase
+from rl4co.envs.contract import RULES
+from rl4co.envs.contract.evidence import Check, Probe, describe
 from rl4co.envs.distributions import forked_rng
-from rl4co.envs.episodes import Probe, describe
-from rl4co.envs.rules import RULES, Check
 
 __all__ = ["EnvCheckError", "check_env", "find_faults"]
 
@@ -23,7 +23,7 @@ def check_env(env: RL4COEnvBase, batch_size: int = 8, num_rollouts: int = 3, see
     """Raises :class:`EnvCheckError` with all that is wrong with an environment, if anything is.
 
     Random rollouts are recorded on a private copy of the environment and held against every rule
-    of :data:`rl4co.envs.rules.RULES`. Neither the environment nor any global random state is
+    of :data:`rl4co.envs.contract.RULES`. Neither the environment nor any global random state is
     different afterwards.
 
     Args:

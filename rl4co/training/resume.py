@@ -82,6 +82,8 @@ class ExactResume(Callback):
         for index, metric in self._record["plateau"]:
             pl_module.lr_scheduler_step(trainer.lr_scheduler_configs[index].scheduler, metric)
         if self._record["epoch_over"]:
+            # With a limit on steps Lightning takes any resumed epoch for one that was begun.
+            trainer.fit_loop.epoch_loop.restarting = False
             _stop_if_out_of_patience(trainer)
 
     def on_train_batch_end(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import logging
 import sys
 import warnings
 
@@ -66,7 +67,7 @@ class RL4COTrainer(L.Trainer):
         min_epochs: Epochs that early stopping cannot prevent.
         accelerator: "auto", "cpu", "gpu", "mps", ... or an object.
         devices: Number of devices, their indices, or "auto".
-        strategy: "auto", a name that Lightning knows, "DDPStrategy", or an object.
+        strategy: "auto", a name that Lightning knows ("DDPStrategy" means "ddp"), or an object.
         precision: "16-mixed", "bf16-mixed", "32-true", "64-true", ...
         gradient_clip_val: Largest norm of the gradient; None does not clip.
         reload_dataloaders_every_n_epochs: Passed on to Lightning. Training data is new in every
@@ -76,7 +77,7 @@ class RL4COTrainer(L.Trainer):
             CPU, where "medium" makes training several times slower.
         disable_profiling_executor: Switch off the profiling executor of TorchScript, which
             compiles anew for every shape it meets.
-        auto_configure_ddp: With strategy "auto" and several devices, use DDP with unused
+        auto_configure_ddp: With strategy "auto" or "ddp" and several devices, use DDP with unused
             parameters allowed (a multi-start policy never uses its start embedding, a critic in
             warm-up is not used yet) and gradients as views of the buckets.
         tune_allocator: On a CPU, keep large freed blocks of memory for the next step
@@ -124,29 +125,25 @@ class RL4COTrainer(L.Trainer):
             torch.set_float32_matmul_precision(matmul_precision)
         if disable_profiling_executor:
             _disable_profiling_executor()
-        if strategy == "DDPStrategy" or (
-            strategy == "auto"
-            and auto_configure_ddp
-            and count_devices(device, devices) * kwargs.get("num_nodes", 1) > 1
-            and not _is_interactive()
-        ):
-            strategy = DDPStrategy(find_unused_parameters=True, gradient_as_bucket_view=True)
+        processes = count_devices(device, devices) * kwargs.get("num_nodes", 1)
+        strategy = _choose_strategy(strategy, processes, auto_configure_ddp)
         if logger is None and not kwargs.get("barebones"):
             logger = CSVLogger(kwargs.get("default_root_dir") or ".", name="lightning_logs")
-        super().__init__(
-            max_epochs=epochs if max_epochs is None else max_epochs,
-            min_epochs=min_epochs,
-            accelerator=accelerator,
-            devices=devices,
-            strategy=strategy,
-            precision=_supported_precision(precision, device, kwargs.get("plugins")),
-            gradient_clip_val=None if kwargs.get("barebones") else gradient_clip_val,
-            reload_dataloaders_every_n_epochs=reload_dataloaders_every_n_epochs,
-            logger=logger,
-            callbacks=_with_defaults(callbacks, kwargs),
-            use_distributed_sampler=use_distributed_sampler,
-            **kwargs,
-        )
+        with without_advice():
+            super().__init__(
+                max_epochs=epochs if max_epochs is None else max_epochs,
+                min_epochs=min_epochs,
+                accelerator=accelerator,
+                devices=devices,
+                strategy=strategy,
+                precision=_supported_precision(precision, device, kwargs.get("plugins")),
+                gradient_clip_val=gradient_clip_val,
+                reload_dataloaders_every_n_epochs=reload_dataloaders_every_n_epochs,
+                logger=logger,
+                callbacks=_with_defaults(callbacks, kwargs),
+                use_distributed_sampler=use_distributed_sampler,
+                **kwargs,
+            )
         if type(self.strategy.checkpoint_io) is TorchCheckpointIO:
             self.strategy.checkpoint_io = AtomicCheckpointIO()
         self._tune_allocator = tune_allocator and device == "cpu"
@@ -209,10 +206,26 @@ class RL4COTrainer(L.Trainer):
         """Settings of the process that hold while the trainer runs (the allocator's for ever)."""
         if self._tune_allocator:
             apply_allocator_settings()
+        with without_advice():
+            yield
+
+
+@contextlib.contextmanager
+def without_advice() -> Iterator[None]:
+    """Silences what Lightning says that does not apply here, and its advertisements."""
+    log = logging.getLogger("lightning.pytorch.utilities.rank_zero")
+    log.addFilter(_is_no_advertisement)
+    try:
         with warnings.catch_warnings():
             for message in _NEEDLESS_ADVICE:
                 warnings.filterwarnings("ignore", message)
             yield
+    finally:
+        log.removeFilter(_is_no_advertisement)
+
+
+def _is_no_advertisement(record: logging.LogRecord) -> bool:
+    return "Tip: For seamless cloud" not in record.getMessage()
 
 
 def device_type(accelerator: str | Accelerator) -> str:
@@ -247,6 +260,15 @@ def count_devices(device: str, devices: list[int] | str | int) -> int:
     return int(devices)
 
 
+def _choose_strategy(strategy: str | Strategy, processes: int, configure: bool) -> str | Strategy:
+    """The strategy to ask Lightning for; a single device needs none."""
+    if strategy == "DDPStrategy":
+        strategy = "ddp" if processes > 1 else "auto"
+    if strategy not in ("auto", "ddp") or processes == 1 or not configure or _is_interactive():
+        return strategy
+    return DDPStrategy(find_unused_parameters=True, gradient_as_bucket_view=True)
+
+
 def _supported_precision(precision: Any, device: str, plugins: Any) -> Any:
     """The precision to ask Lightning for."""
     given = plugins if isinstance(plugins, list | tuple) else [plugins]
@@ -269,7 +291,8 @@ def _with_defaults(
     if wants_bar and not any(isinstance(callback, ProgressBar) for callback in given):
         given.append(RL4COProgressBar())
     present = {type(callback) for callback in given}
-    return given + [cls() for cls in (ExactResume, WritableCheckpoints) if cls not in present]
+    # First, so that the others find the metrics of an interrupted epoch in place.
+    return [cls() for cls in (ExactResume, WritableCheckpoints) if cls not in present] + given
 
 
 def _refuse_unknown(options: dict[str, Any]) -> None:

@@ -25,7 +25,7 @@ from rl4co.core.registry import EMBEDDINGS, ENVS
 from rl4co.core.rng import derive_generator
 from rl4co.envs import check_env
 from rl4co.envs.base import RL4COEnvBase
-from rl4co.envs.episodes import record_episode
+from rl4co.envs.contract.evidence import record_episode
 from rl4co.envs.testing import make_sized_env
 
 NAMES = ENVS.names()

@@ -60,11 +60,13 @@ class ContextCache(NamedTuple):
             role k.
         offset: Row of each instance's first node in each role `[B, 1, K]`.
         feature_weight: Weights of the features `[F, D]`.
+        blank: Rows `[K]` for a state without nodes yet, where a problem has such states.
     """
 
     table: Tensor
     offset: Tensor
     feature_weight: Tensor
+    blank: Tensor | None = None
 
 
 class ContextEmbedding(nn.Module):

@@ -50,16 +50,14 @@ class TSPContext(ContextEmbedding):
         """The table of first and last nodes, with two more rows for the placeholder."""
         cache = super().prepare(embeddings)
         placeholder = self.project_context(self.W_placeholder)  # [D]
-        extra = torch.stack([placeholder, torch.zeros_like(placeholder)])
-        return cache._replace(table=torch.cat([cache.table, extra]))
+        table = torch.cat([cache.table, torch.stack([placeholder, torch.zeros_like(placeholder)])])
+        rows = len(table)
+        blank = torch.arange(rows - 2, rows, device=table.device)
+        return cache._replace(table=table, blank=blank)
 
     def rows(self, cache: ContextCache, state: Mapping[str, Tensor]) -> Tensor:
         """Rows of first and last node, or the placeholder's where no node has been visited."""
-        rows = super().rows(cache, state)  # [B, Q, 2]
-        last = cache.table.shape[0] - 1
-        # The placeholder's row is followed by a row of zeros.
-        placeholder = cache.offset[:1, :1] + (last - 1)  # [1, 1, 2], as offsets start at 0, 1
-        return torch.where(state["i"] == 0, placeholder, rows)
+        return torch.where(state["i"] == 0, cache.blank, super().rows(cache, state))
 
 
 @EMBEDDINGS.register("tsp")

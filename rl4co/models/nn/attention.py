@@ -16,6 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from rl4co.core.errors import ConfigError
+from rl4co.models.nn.packed_attention import packed_attention
 
 #: (query, key, value, mask) `[B, H, Q, d], [B, H, N, d], [B, H, N, d], [B, 1, Q, N]` → `[B, H, Q, d]`
 AttentionFn = Callable[..., Tensor]
@@ -62,6 +63,12 @@ def attention(q: Tensor, k: Tensor, v: Tensor, attn_mask: Tensor | None = None) 
     return F.scaled_dot_product_attention(q, k, v, attn_mask=attn_mask)
 
 
+def _plain_pays(x: Tensor, num_heads: int) -> bool:
+    """Whether self-attention over `x [B, N, D]` with gradients is faster by plain products."""
+    scores = x.shape[0] * num_heads * x.shape[1] ** 2
+    return x.device.type == "cpu" and torch.is_grad_enabled() and _TINY < scores <= _FEW
+
+
 class MultiHeadAttention(nn.Module):
     """Self-attention with one projection for queries, keys and values.
 
@@ -91,8 +98,11 @@ class MultiHeadAttention(nn.Module):
 
     def forward(self, x: Tensor, attn_mask: Tensor | None = None) -> Tensor:
         """Attends from every node to every (allowed) node."""
-        qkv = self.Wqkv(x).unflatten(-1, (3, self.num_heads, -1))  # [B, N, 3, H, d]
-        q, k, v = qkv.permute(2, 0, 3, 1, 4)  # [B, H, N, d] each
+        qkv = self.Wqkv(x)  # [B, N, 3 * D]
+        if attn_mask is None and self.sdpa_fn is attention and _plain_pays(x, self.num_heads):
+            return self.out_proj(packed_attention(qkv, self.num_heads))
+        split = qkv.unflatten(-1, (3, self.num_heads, -1))  # [B, N, 3, H, d]
+        q, k, v = split.permute(2, 0, 3, 1, 4)  # [B, H, N, d] each
         mask = None if attn_mask is None else attn_mask.unsqueeze(1)  # [B, 1, N, N]
         heads = self.sdpa_fn(q, k, v, attn_mask=mask)  # [B, H, N, d]
         return self.out_proj(heads.transpose(1, 2).flatten(2))  # [B, N, D]

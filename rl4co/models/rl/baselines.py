@@ -211,8 +211,6 @@ class WarmupBaseline(REINFORCEBaseline):
         warmup_exp_beta: `beta` of the exponential baseline.
     """
 
-    alpha: Tensor
-
     def __init__(
         self, baseline: REINFORCEBaseline, n_epochs: int = 1, warmup_exp_beta: float = 0.8
     ) -> None:
@@ -222,7 +220,8 @@ class WarmupBaseline(REINFORCEBaseline):
         self.baseline = baseline
         self.warmup = ExponentialBaseline(warmup_exp_beta)
         self.n_epochs = n_epochs
-        self.register_buffer("alpha", torch.zeros(()))
+        # A number, not a buffer: reading a tensor at every step would stall the device.
+        self.alpha = 0.0
 
     def setup(self, policy: nn.Module, env: RL4COEnvBase) -> None:
         """Sets up the final baseline."""
@@ -230,7 +229,7 @@ class WarmupBaseline(REINFORCEBaseline):
 
     def forward(self, td: TensorDictBase, reward: Tensor, env: RL4COEnvBase) -> BaselineOutput:
         """The blend; a baseline of weight zero is not computed."""
-        alpha = float(self.alpha)
+        alpha = self.alpha
         if alpha >= 1.0:
             return self.baseline(td, reward, env)
         early = self.warmup(td, reward, env)
@@ -245,8 +244,16 @@ class WarmupBaseline(REINFORCEBaseline):
     def epoch_callback(self, context: EpochContext) -> dict[str, float]:
         """Moves on with the blend."""
         metrics = self.baseline.epoch_callback(context)
-        self.alpha.fill_(min(1.0, (context.epoch + 1) / self.n_epochs))
+        self.alpha = min(1.0, (context.epoch + 1) / self.n_epochs)
         return metrics
+
+    def get_extra_state(self) -> Tensor:
+        """The weight of the final baseline, for checkpoints."""
+        return torch.tensor(self.alpha, dtype=torch.float64)
+
+    def set_extra_state(self, state: Tensor) -> None:
+        """Restores the weight from a checkpoint."""
+        self.alpha = float(state)
 
 
 class FrozenPolicy(nn.Module):

@@ -86,7 +86,7 @@ def read_checkpoint(
     return content
 
 
-def check_weights(model: nn.Module, weights: Mapping[str, torch.Tensor], name: str) -> None:
+def check_weights(model: nn.Module, weights: Mapping[str, Any], name: str) -> None:
     """Raises unless the weights of a checkpoint fit the model.
 
     Args:
@@ -99,9 +99,9 @@ def check_weights(model: nn.Module, weights: Mapping[str, torch.Tensor], name: s
         *(f"{key} is missing" for key in expected.keys() - weights.keys()),
         *(f"{key} is unknown" for key in weights.keys() - expected.keys()),
         *(
-            f"{key} is {list(weights[key].shape)} instead of {list(expected[key].shape)}"
+            f"{key} is {_shape(weights[key])} instead of {_shape(expected[key])}"
             for key in expected.keys() & weights.keys()
-            if weights[key].shape != expected[key].shape
+            if _shape(weights[key]) != _shape(expected[key])
         ),
     ]
     if wrong:
@@ -112,6 +112,11 @@ def check_weights(model: nn.Module, weights: Mapping[str, torch.Tensor], name: s
             f"weights ({shown}); build the model with the arguments of the interrupted run, or use "
             "load_from_checkpoint"
         )
+
+
+def _shape(value: Any) -> list[int] | None:
+    """None for what is no tensor (modules may keep plain values in their state as well)."""
+    return list(value.shape) if isinstance(value, torch.Tensor) else None
 
 
 # ---------------------------------------------------------------- describing

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from pathlib import Path
+from typing import IO, Any, TypeVar
 
 from tensordict import TensorDictBase
 from torch import Tensor, nn
@@ -12,8 +13,11 @@ from rl4co.core.errors import ConfigError
 from rl4co.envs.base import RL4COEnvBase
 from rl4co.models.rl.base import RL4COLitModule
 from rl4co.models.rl.baselines import EpochContext, REINFORCEBaseline, get_reinforce_baseline
+from rl4co.models.rl.checkpointing import MapLocation
 from rl4co.models.rl.losses import reinforce_loss
 from rl4co.models.rl.reward_scaling import RewardScaler
+
+R = TypeVar("R", bound="REINFORCE")
 
 
 class REINFORCE(RL4COLitModule):
@@ -98,4 +102,34 @@ class REINFORCE(RL4COLitModule):
                 device=self.device,
             )
         )
-        self.log_dict(metrics)
+        self.log_dict(metrics, sync_dist=True)
+
+    @classmethod
+    def load_from_checkpoint(  # type: ignore[override]
+        cls: type[R],
+        checkpoint_path: str | Path | IO[bytes],
+        env: RL4COEnvBase | None = None,
+        policy: nn.Module | None = None,
+        map_location: MapLocation = "cpu",
+        strict: bool = True,
+        load_baseline: bool = True,
+        **kwargs: Any,
+    ) -> R:
+        """The model of a checkpoint, see :meth:`RL4COLitModule.load_from_checkpoint`.
+
+        Args:
+            checkpoint_path: Checkpoint written during training.
+            env: Replaces the recorded environment.
+            policy: Replaces the recorded policy.
+            map_location: Device of the model.
+            strict: Whether the weights must fit exactly.
+            load_baseline: Whether to keep the baseline's state; False sets it up anew with the
+                loaded policy.
+            kwargs: Further constructor arguments that replace the recorded ones.
+        """
+        model = super().load_from_checkpoint(
+            checkpoint_path, env, policy, map_location, strict, **kwargs
+        )
+        if not load_baseline:
+            model.baseline.setup(model.policy, model.env)
+        return model

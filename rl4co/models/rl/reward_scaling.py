@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import torch
+import torch.distributed as dist
 
 from torch import Tensor, nn
 
@@ -24,7 +25,9 @@ class RewardScaler(nn.Module):
     def __init__(self, scale: float | str | None = None) -> None:
         super().__init__()
         if isinstance(scale, str) and scale not in ("norm", "scale"):
-            raise ConfigError(f"expected reward_scale None, a number, 'norm' or 'scale', got {scale!r}")
+            raise ConfigError(
+                f"expected reward_scale None, a number, 'norm' or 'scale', got {scale!r}"
+            )
         if isinstance(scale, int | float) and not isinstance(scale, bool) and scale <= 0:
             raise ConfigError(f"expected a positive reward_scale, got {scale}")
         self.scale = scale
@@ -44,10 +47,19 @@ class RewardScaler(nn.Module):
         return (scores - centre) / deviation
 
     def _update(self, batch: Tensor) -> None:
-        """Chan's parallel update of mean and sum of squared deviations."""
-        size = batch.numel()
-        total = self.count + size
-        delta = batch.mean() - self.mean
-        self.squares += (batch - batch.mean()).square().sum() + delta.square() * self.count * size / total
-        self.mean += delta * size / total
-        self.count.copy_(total)
+        """Chan's parallel update of mean and sum of squared deviations, over all processes."""
+        size, total = sum_over_processes(torch.stack([batch.new_tensor(len(batch)), batch.sum()]))
+        mean = total / size
+        squares = sum_over_processes((batch - mean).square().sum())
+        delta = mean - self.mean
+        count = self.count + size
+        self.squares += squares + delta.square() * self.count * size / count
+        self.mean += delta * size / count
+        self.count.copy_(count)
+
+
+def sum_over_processes(values: Tensor) -> Tensor:
+    """The sum of a tensor over the processes of a distributed run; changes `values` in place."""
+    if dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1:
+        dist.all_reduce(values)
+    return values

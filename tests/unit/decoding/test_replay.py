@@ -57,8 +57,12 @@ def weighted_loss(values: Tensor) -> Tensor:
     return (weight * values).sum()
 
 
-def assert_same(policy, td, env, **settings) -> None:
-    """Values to 1e-5 and gradients to 1e-4 against the step-by-step computation."""
+def assert_same(policy, td, env, *, entropy: bool, **settings) -> None:
+    """Values to 1e-5 and gradients to 1e-4 against the step-by-step computation.
+
+    The entropy needs the whole distribution; without it a shorter road may be taken, so callers
+    try both.
+    """
     slow = step_by_step(policy)
     outs = []
     for network in (policy, slow):
@@ -66,12 +70,15 @@ def assert_same(policy, td, env, **settings) -> None:
         out = network(
             td,
             env,
-            return_entropy=True,
+            return_entropy=entropy,
             return_sum_log_likelihood=False,
             rng=torch.Generator().manual_seed(11),
             **settings,
         )
-        (weighted_loss(out["log_likelihood"]) + weighted_loss(out["entropy"])).backward()
+        loss = weighted_loss(out["log_likelihood"])
+        if entropy:
+            loss = loss + weighted_loss(out["entropy"])
+        loss.backward()
         outs.append(out)
     fast, reference = outs
     assert torch.equal(fast["actions"], reference["actions"])
@@ -79,7 +86,8 @@ def assert_same(policy, td, env, **settings) -> None:
     torch.testing.assert_close(
         fast["log_likelihood"], reference["log_likelihood"], atol=1e-5, rtol=1e-5
     )
-    torch.testing.assert_close(fast["entropy"], reference["entropy"], atol=2e-5, rtol=1e-5)
+    if entropy:
+        torch.testing.assert_close(fast["entropy"], reference["entropy"], atol=2e-5, rtol=1e-5)
     torch.testing.assert_close(fast["reward"], reference["reward"])
     for (name, ours), theirs in zip(policy.named_parameters(), slow.parameters(), strict=True):
         assert ours.grad is not None, f"{name} has no gradient"
@@ -89,41 +97,50 @@ def assert_same(policy, td, env, **settings) -> None:
     assert any(bool(p.grad.abs().max() > 1e-2) for p in policy.parameters())
 
 
+both = pytest.mark.parametrize("entropy", [False, True], ids=["likelihood", "with-entropy"])
+
+
 @pytest.fixture(params=["tsp", "cvrp"])
 def instances(request, make_env):
     env = make_env(request.param, 9)
     return env, env.reset(batch_size=4)
 
 
+@both
 @pytest.mark.parametrize("network", NETWORKS)
 @pytest.mark.parametrize("decoding", ["samples", "multistart"])
-def test_replay_is_step_by_step_for_every_network(instances, make_policy, network, decoding):
+def test_replay_is_step_by_step_for_every_network(instances, make_policy, network, decoding, entropy):
     env, td = instances
-    assert_same(make_policy(env.name, **NETWORKS[network]), td, env, **DECODINGS[decoding])
+    policy = make_policy(env.name, **NETWORKS[network])
+    assert_same(policy, td, env, entropy=entropy, **DECODINGS[decoding])
 
 
+@both
 @pytest.mark.parametrize("decoding", DECODINGS)
-def test_replay_is_step_by_step_for_every_strategy(instances, make_policy, decoding):
+def test_replay_is_step_by_step_for_every_strategy(instances, make_policy, decoding, entropy):
     env, td = instances
-    assert_same(make_policy(env.name), td, env, **DECODINGS[decoding])
+    assert_same(make_policy(env.name), td, env, entropy=entropy, **DECODINGS[decoding])
 
 
+@both
 @pytest.mark.parametrize("chunk", [1, 7, 1000])
 @pytest.mark.parametrize("decoding", ["samples", "multistart"])
-def test_replay_in_pieces(instances, make_policy, chunk, decoding):
+def test_replay_in_pieces(instances, make_policy, chunk, decoding, entropy):
     """One step, seven steps and more steps than there are."""
     env, td = instances
-    assert_same(make_policy(env.name, replay_chunk=chunk), td, env, **DECODINGS[decoding])
+    policy = make_policy(env.name, replay_chunk=chunk)
+    assert_same(policy, td, env, entropy=entropy, **DECODINGS[decoding])
 
 
+@both
 @pytest.mark.parametrize("chunk", [None, 4])
-def test_evaluation_is_step_by_step(instances, make_policy, chunk):
+def test_evaluation_is_step_by_step(instances, make_policy, chunk, entropy):
     """Given actions, two solutions per instance."""
     env, td = instances
     policy = make_policy(env.name, replay_chunk=chunk)
     with torch.no_grad():
         actions = policy(td, env, decode_type="sampling", num_samples=2)["actions"]
-    assert_same(policy, td, env, actions=actions)
+    assert_same(policy, td, env, entropy=entropy, actions=actions)
 
 
 # ---------------------------------------------------------------- the road that is taken
@@ -207,8 +224,10 @@ def test_gradients_of_forced_starts_are_absent(make_env, make_policy):
     assert bool((out["log_likelihood"][:, 1:-1] < 0).all())
 
 
-def test_replay_function_on_a_table(make_env, table_logits, rng):
+@pytest.mark.parametrize("settings", [{"temperature": 0.5}, {"tanh_clipping": 4.0}, {}], ids=str)
+def test_replay_function_on_a_table(make_env, table_logits, rng, settings):
     """`replay` by itself, with a policy that is a table: the values of the decode loop."""
+    strategy = Greedy(**settings)
     env = make_env("tsp", 6)
     td = env.reset(batch_size=3)
     table = torch.randn(3, 6, 6, generator=rng, requires_grad=True)
@@ -218,18 +237,18 @@ def test_replay_function_on_a_table(make_env, table_logits, rng):
         env,
         expand_solutions(dict(td.items()), 2),
         logits_fn,
-        Greedy(temperature=0.5),
+        strategy,
         starts=starts,
         record=("current_node", "action_mask"),
         with_entropy=True,
     )
+    theirs = torch.autograd.grad(made.log_probs.sum(), table)[0]
     for chunk in (None, 2, 100):
-        log_probs, entropy = replay(
-            logits_fn, made, Greedy(temperature=0.5), chunk=chunk, with_entropy=True
-        )
+        log_probs, entropy = replay(logits_fn, made, strategy, chunk=chunk, with_entropy=True)
         torch.testing.assert_close(log_probs, made.log_probs)
         torch.testing.assert_close(entropy, made.entropy)
-    ours = torch.autograd.grad(log_probs.sum(), table)[0]
-    theirs = torch.autograd.grad(made.log_probs.sum(), table)[0]
-    torch.testing.assert_close(ours, theirs)
-    assert replay(logits_fn, made, Greedy())[1] is None
+        alone, nothing = replay(logits_fn, made, strategy, chunk=chunk)
+        assert nothing is None
+        torch.testing.assert_close(alone, made.log_probs)
+        for values in (log_probs, alone):
+            torch.testing.assert_close(torch.autograd.grad(values.sum(), table)[0], theirs)

@@ -17,7 +17,7 @@ from rl4co.core.errors import (
 )
 from rl4co.data import TensorDictDataset, save_tensordict_to_npz
 from rl4co.envs import CVRPEnv, Generator, RL4COEnvBase, TSPEnv, check_env, get_env
-from rl4co.envs.episodes import record_episode
+from rl4co.envs.contract.evidence import record_episode
 
 TSP5 = {"num_loc": 5}
 

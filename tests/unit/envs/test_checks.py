@@ -18,7 +18,7 @@ from rl4co.core.errors import ConfigError, RL4COError
 from rl4co.core.ops import get_tour_length
 from rl4co.envs import CVRPEnv, CVRPGenerator, TSPEnv, TSPGenerator, check_env
 from rl4co.envs.checks import EnvCheckError, find_faults
-from rl4co.envs.rules import RULES
+from rl4co.envs.contract import RULES
 
 SMALL = {"num_loc": 6}
 

@@ -17,7 +17,7 @@ from tensordict import TensorDict
 from rl4co.core.errors import InvalidActionError, InvalidInstanceError
 from rl4co.core.rng import derive_generator
 from rl4co.envs import CVRPEnv, CVRPGenerator
-from rl4co.envs.episodes import record_episode
+from rl4co.envs.contract.evidence import record_episode
 from rl4co.envs.testing import enumerate_solutions
 
 CAPACITY = 10

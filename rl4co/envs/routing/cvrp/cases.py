@@ -50,6 +50,7 @@ CASES = (
     Case("original units, other order", RAW, [3, 0, 2, 1], reward=-(4.0 + 4.0) - (5.0 + 4.0 + 3.0)),
     Case("larger vehicle", {**RAW, "vehicle_capacity": [20.0]}, [1, 2, 3, 0], reward=-14.0),
     Case("one customer", ONE, [1, 0], reward=-5.0),
+    Case("a visit without demand", {**ONE, "demand": [0.0]}, [1, 0], reward=-5.0),
     Case("one-way matrix", ONE_WAY, [1, 2, 0], reward=-(1.0 + 3.0 + 4.0)),
     Case("one-way matrix backwards", ONE_WAY, [2, 1, 0], reward=-(2.0 + 20.0 + 10.0)),
     Case("one-way matrix, two routes", ONE_WAY, [1, 0, 2], reward=-(1.0 + 10.0) - (2.0 + 4.0)),
@@ -76,8 +77,7 @@ CASES = (
     Case("coordinate not a number", {**ONE, "locs": [[NAN, 0.0]]}, faults="locs is finite"),
     Case("infinite depot", {**ONE, "depot": [INF, 0.0]}, faults="depot is finite"),
     Case("demand not a number", {**ONE, "demand": [NAN]}, faults="demand is finite"),
-    Case("negative demand", {**ONE, "demand": [-0.5]}, faults="demand is positive"),
-    Case("no demand", {**ONE, "demand": [0.0]}, faults="demand is positive"),
+    Case("negative demand", {**ONE, "demand": [-0.5]}, faults="demand is not negative"),
     Case("demand above one", {**ONE, "demand": [1.5]}, faults="divide demand by capacity"),
     Case(
         "demand above the vehicle",

@@ -140,7 +140,7 @@ class CVRPEnv(RL4COEnvBase):
         demand, capacity = instance["demand"], instance.get("vehicle_capacity")
         limit = torch.ones_like(demand[..., :1]) if capacity is None else capacity
         return {
-            "demand is positive": (demand <= 0).any(-1),
+            "demand is not negative": (demand < 0).any(-1),
             "capacity is positive": ((instance["capacity"] <= 0) | (limit <= 0)).any(-1),
             "demand fits the vehicle_capacity (1 unless given; divide demand by capacity)": (
                 demand > limit * self._capacity_slack

@@ -10,21 +10,21 @@ import copy
 import dataclasses
 import traceback
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 
 from tensordict import TensorDict, TensorDictBase
 from torch import Tensor
 
-from rl4co.core.errors import InvalidSolutionError
+from rl4co.core.errors import InvalidSolutionError, format_indices
 from rl4co.core.rng import derive_generator
 from rl4co.envs.base import RL4COEnvBase
 
 # Files that no fault of an environment comes from.
-_CHECKERS = {str(Path(__file__).with_name(f"{n}.py")) for n in ("checks", "episodes", "rules")}
+_CHECKERS = (str(Path(__file__).parent), str(Path(__file__).parents[1] / "checks.py"))
 
 # Sums in another order, as in a batch of another size, differ by rounding.
 _RTOL, _ATOL = 1e-4, 1e-5
@@ -159,7 +159,7 @@ class Probe:
 
     @property
     def solved(self) -> list[Episode]:
-        """Episodes with complete solutions; the others are reported by `_ends`."""
+        """Episodes with complete solutions; the rule `ends` reports the others."""
         return [episode for episode in self.episodes if episode.complete]
 
     def rng(self, purpose: str) -> torch.Generator:
@@ -187,15 +187,52 @@ def configured(env: RL4COEnvBase, **settings: Any) -> RL4COEnvBase:
     return twin
 
 
+Findings: TypeAlias = Iterator[str]
+Check: TypeAlias = Callable[[Probe], Findings]
+EpisodeCheck: TypeAlias = Callable[[Probe, Episode], Findings]
+
+
+def each_episode(check: EpisodeCheck) -> Check:
+    """A rule on single episodes, applied to all; one counterexample is enough."""
+
+    def run(probe: Probe) -> Findings:
+        for episode in probe.episodes:
+            finding = next(check(probe, episode), None)
+            if finding is not None:
+                yield finding
+                return
+
+    return run
+
+
+def each_solution(check: EpisodeCheck) -> Check:
+    """A rule on complete solutions, applied to all; one counterexample is enough."""
+
+    def run(probe: Probe) -> Findings:
+        return each_episode(check)(dataclasses.replace(probe, episodes=probe.solved))
+
+    return run
+
+
+def where(flags: Tensor) -> str:
+    """The flagged instances: `[*B]` or `[*B, 1]` → text."""
+    return f"instances {format_indices(flags.flatten().nonzero().flatten().tolist())}"
+
+
+def quoted(keys: Iterable[str]) -> str:
+    """Keys as text."""
+    return ", ".join(repr(key) for key in keys) or "nothing"
+
+
 def describe(error: Exception) -> str:
     """An exception in one line, with the place in the environment's code from which it came."""
     frames = [
         frame
         for frame in traceback.extract_tb(error.__traceback__)
-        if "site-packages" not in frame.filename and frame.filename not in _CHECKERS
+        if "site-packages" not in frame.filename and not frame.filename.startswith(_CHECKERS)
     ]
-    where = ""
+    place = ""
     if frames:
-        where = f" in {frames[-1].name} ({Path(frames[-1].filename).name}:{frames[-1].lineno})"
+        place = f" in {frames[-1].name} ({Path(frames[-1].filename).name}:{frames[-1].lineno})"
     text = str(error).strip().splitlines()
-    return f"{type(error).__name__}{where}" + (f": {text[0]}" if text else "")
+    return f"{type(error).__name__}{place}" + (f": {text[0]}" if text else "")

@@ -1,0 +1,303 @@
+"""Rules on what an environment does: episodes, states, solutions, starts, TorchRL."""
+
+from __future__ import annotations
+
+import logging
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+
+from torch import Tensor
+from torchrl.envs.utils import check_env_specs, step_mdp
+
+from rl4co.core.errors import UnsupportedError, format_indices
+from rl4co.core.ops import flatten_starts
+from rl4co.envs.contract.evidence import (
+    Episode,
+    Findings,
+    Probe,
+    configured,
+    describe,
+    differing_keys,
+    each_episode,
+    each_solution,
+    is_close,
+    is_stuck,
+    quoted,
+    random_action,
+    take_action,
+    where,
+)
+
+# ---------------------------------------------------------------- episodes
+
+
+@each_episode
+def ends(probe: Probe, episode: Episode) -> Findings:
+    """Random rollouts end within `step_bounds` and never get stuck."""
+    last, steps = episode.states[-1], len(episode.states) - 1
+    fewest, most = episode.bounds
+    stuck = is_stuck(last)
+    if stuck.any():
+        yield (
+            f"the mask allows no action in {where(stuck)} at step {steps} although they are not "
+            "done; let _action_mask leave a way on until done, or set done earlier"
+        )
+    if not episode.complete:
+        yield (
+            f"{where(~last['done'])} are not done after {steps} steps, the upper bound of "
+            f"step_bounds being {most}; let _transition set done, or raise the bound"
+        )
+    if min(episode.lengths) < fewest:
+        yield (
+            f"an instance is done after {min(episode.lengths)} steps, fewer than {fewest}, the "
+            "lower bound of step_bounds; lower the bound"
+        )
+
+
+@each_episode
+def done_is_final(probe: Probe, episode: Episode) -> Findings:
+    """A finished instance stays done."""
+    for step in range(1, len(episode.states)):
+        undone = episode.states[step - 1]["done"] & ~episode.states[step]["done"]
+        if undone.any():
+            yield (
+                f"done turns from True to False in {where(undone)} at step {step}; a finished "
+                "instance must stay done whatever action it gets"
+            )
+
+
+@each_solution
+def padding_is_free(probe: Probe, episode: Episode) -> Findings:
+    """Steps after the end change nothing."""
+    if episode.bounds[0] == episode.bounds[1]:
+        return  # all instances end together, so none is ever stepped on
+    rng, state, padded = probe.rng("padding"), episode.states[-1], episode.actions
+    for _ in range(2):
+        idle = ~state["action_mask"].bool().any(-1)
+        if idle.any():
+            yield (
+                f"the mask allows nothing in finished {where(idle)}; allow an action that changes "
+                "nothing (the depot, say), since batch mates may need more steps"
+            )
+        action = random_action(state["action_mask"], rng)
+        state = take_action(probe.env, state, action)
+        padded = torch.cat([padded, action.unsqueeze(-1)], -1)
+    if not state["done"].all():
+        yield (
+            f"{where(~state['done'])} are done, then not done two allowed actions later; allow "
+            "only actions that change nothing once an instance is done"
+        )
+    plain = probe.reward(episode.initial, episode.actions)
+    if not is_close(plain, probe.reward(episode.initial, padded)):
+        yield (
+            "steps after the end change the reward of a solution; allow only actions that cost "
+            "nothing once an instance is done, and let _objective count them as nothing"
+        )
+
+
+@each_episode
+def mask_agrees(probe: Probe, episode: Episode) -> Findings:
+    """`get_action_mask` gives the mask of the state."""
+    for step, state in enumerate(episode.states):
+        if not torch.equal(probe.env.get_action_mask(state), state["action_mask"]):
+            yield (
+                f"get_action_mask differs from the action_mask in the state at step {step}; "
+                "compute the mask in _action_mask alone, from keys that _transition returns"
+            )
+
+
+# ---------------------------------------------------------------- states and rewards
+
+
+@each_episode
+def keys_keep_their_type(probe: Probe, episode: Episode) -> Findings:
+    """Every key keeps its declared shape and dtype."""
+    batch = episode.instances.batch_size
+    specs = {key: spec for key, spec in probe.env.observation_spec.items() if key != "solution"}
+    expected = {
+        **{key: ((*batch, *spec.shape), spec.dtype) for key, spec in specs.items()},
+        "done": ((*batch, 1), torch.bool),
+        "terminated": ((*batch, 1), torch.bool),
+        "reward": ((*batch, 1), torch.float32),
+    }
+    for step, state in enumerate(episode.states):
+        when = f"step {step}" if step else "reset"
+        keys = set(state.keys()) - {"action"}
+        if keys != set(expected):
+            yield (
+                f"the state after {when} lacks {quoted(sorted(set(expected) - keys))} and has "
+                f"{quoted(sorted(keys - set(expected)))} on top of the declared keys; return "
+                "every key from _init_state, and none but those from _transition"
+            )
+        for key, (shape, dtype) in expected.items():
+            value = state[key]
+            if tuple(value.shape) != shape or value.dtype != dtype:
+                yield (
+                    f"{key!r} after {when} is {value.dtype} of shape {list(value.shape)}, expected "
+                    f"{dtype} of shape {list(shape)}; a key keeps its shape and dtype from reset "
+                    "to the end"
+                )
+    if state["action_mask"].dtype != torch.bool:
+        yield (
+            f"action_mask is {state['action_mask'].dtype}, expected torch.bool, True = allowed; "
+            "return a comparison from _action_mask"
+        )
+
+
+@each_solution
+def reward_is_float(probe: Probe, episode: Episode) -> Findings:
+    """`get_reward` gives one finite float per instance, from any state of an episode."""
+    reward = probe.reward(episode.initial, episode.actions)
+    batch = list(episode.instances.batch_size)
+    if not reward.is_floating_point() or list(reward.shape) != batch:
+        yield (
+            f"get_reward gives {reward.dtype} of shape {list(reward.shape)}, expected floating "
+            f"point of shape {batch}; return one number per instance from _objective"
+        )
+    if not reward.isfinite().all():
+        yield f"get_reward is not finite in {where(~reward.isfinite())}; check _objective"
+    if not is_close(reward, probe.reward(episode.states[-1], episode.actions)):
+        yield (
+            "get_reward differs between the initial and the final state; let _objective read only "
+            "the actions and what belongs to the instance"
+        )
+
+
+# ---------------------------------------------------------------- solutions
+
+
+@each_solution
+def allowed_is_valid(probe: Probe, episode: Episode) -> Findings:
+    """Every solution that the mask allows is valid."""
+    for name, state in (("initial", episode.initial), ("final", episode.states[-1])):
+        if error := probe.refused(state, episode.actions):
+            yield (
+                f"check_solution_validity, given the {name} state, refuses solutions that the mask "
+                f"allows ({error.constraint!r}, instances {format_indices(error.instances)}); "
+                "_action_mask or _violations is wrong, or their tolerances differ"
+            )
+
+
+def mutants_are_refused(probe: Probe) -> Findings:
+    """Mutated solutions are refused, and only those."""
+    rng = probe.rng("mutants")
+    verdicts = []
+    for episode in probe.solved:
+        for mutant in _mutants(episode.actions, rng):
+            error = probe.refused(episode.initial, mutant)
+            verdicts.append(error is not None)
+            if error and (blamed := _wrongly_blamed(probe, episode, mutant, error.instances)):
+                yield (
+                    f"check_solution_validity blames instances {format_indices(blamed)}, whose "
+                    "solutions are valid, for those of their batch mates; let _violations reduce "
+                    "over the axis of the actions only"
+                )
+                return
+    # Some mutants are valid (a tour with two nodes exchanged), but hardly all of them.
+    if verdicts and not any(verdicts):
+        yield (
+            f"check_solution_validity accepts all of {len(verdicts)} solutions with a repeated, "
+            "dropped or exchanged action; let _violations notice what is missing or there twice"
+        )
+
+
+def _mutants(actions: Tensor, rng: torch.Generator, count: int = 4) -> Iterator[Tensor]:
+    """Solutions with an action that is repeated, dropped or exchanged with another."""
+    num_steps = actions.shape[-1]
+    for _ in range(count if num_steps > 1 else 0):
+        i, j = torch.randperm(num_steps, generator=rng)[:2].tolist()
+        order = torch.arange(num_steps)
+        yield actions[..., order.index_fill(0, torch.tensor(i), j)]
+        yield actions[..., order[order != i]]
+        order[i], order[j] = j, i
+        yield actions[..., order]
+
+
+def _wrongly_blamed(
+    probe: Probe, episode: Episode, mutant: Tensor, refused: list[int]
+) -> list[int]:
+    """Instances that are refused although only others, every second of `refused`, are mutated."""
+    if mutant.shape != episode.actions.shape:
+        return []
+    mutated = torch.zeros(len(mutant), 1, dtype=torch.bool, device=mutant.device)
+    mutated[refused[::2]] = True
+    error = probe.refused(episode.initial, torch.where(mutated, mutant, episode.actions))
+    return [b for b in error.instances if b not in refused[::2]] if error else []
+
+
+# ---------------------------------------------------------------- starts, TorchRL
+
+
+def starts_are_distinct(probe: Probe) -> Findings:
+    """Start actions are feasible and distinct."""
+    state = probe.episodes[0].initial
+    try:
+        count = probe.env.get_num_starts(state)
+        starts = probe.env.start_actions(dict(state.items()), count)  # [B, S]
+    except UnsupportedError:
+        return
+    if starts.shape != (*state.batch_size, count) or starts.dtype != torch.int64:
+        yield (
+            f"start_actions gives {starts.dtype} of shape {list(starts.shape)}, expected int64 of "
+            f"shape {[*state.batch_size, count]}; return one action per start from _start_actions"
+        )
+        return
+    allowed = state["action_mask"].gather(-1, starts)
+    if not allowed.all():
+        yield (
+            f"a start action is forbidden by the mask in {where(~allowed.all(-1))}; offer only "
+            "feasible first actions in _start_actions, and count only those in _count_starts"
+        )
+    if (starts.sort(-1).values.diff(dim=-1) == 0).any():
+        yield (
+            f"two of the {count} starts are equal; let _count_starts count the distinct first "
+            "actions of the instance"
+        )
+    if not torch.equal(probe.env.select_start_nodes(state, count), flatten_starts(starts)):
+        yield "select_start_nodes is not start_actions in rows s * B + b; override _start_actions"
+
+
+def torchrl_agrees(probe: Probe) -> Findings:
+    """TorchRL can use the environment, and sums up the same reward."""
+    env = configured(probe.env, _torchrl_mode=True)
+    try:
+        with _quiet("torchrl"):
+            check_env_specs(env)
+    except Exception as error:
+        yield (
+            f"TorchRL's check_env_specs stops with {describe(error)}; keys, shapes and dtypes "
+            "must be the same after reset and after every step, whatever the action"
+        )
+        return
+    for episode in probe.solved:
+        given = episode.instances.clone()
+        td = env.reset(given)
+        if keys := differing_keys(given, episode.instances):
+            yield f"reset in TorchRL mode changes {quoted(keys)} of its input; pass on a copy"
+        total = torch.zeros(td.batch_size, device=env.device)
+        for action in episode.actions.unbind(-1):
+            td = env.step(td.set("action", action))
+            total = total + td["next", "reward"].squeeze(-1)
+            td = step_mdp(td)
+        if not is_close(total, probe.reward(episode.initial, episode.actions)):
+            yield (
+                "the step rewards of a TorchRL rollout do not add up to get_reward; let "
+                "_step_reward share out the same objective, and let action 0 after the end of a "
+                "solution cost nothing"
+            )
+            return
+
+
+@contextmanager
+def _quiet(logger_name: str) -> Iterator[None]:
+    """Without the messages of a library that reports success as well."""
+    logger = logging.getLogger(logger_name)
+    level = logger.level
+    logger.setLevel(logging.WARNING)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)

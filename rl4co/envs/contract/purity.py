@@ -1,0 +1,234 @@
+"""Rules on what an environment must not do: remember, draw, write, or mix up instances."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import pickle
+import random
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+
+from tensordict import TensorDictBase
+
+from rl4co.envs.base import RL4COEnvBase
+from rl4co.envs.contract.evidence import (
+    Episode,
+    Findings,
+    Probe,
+    configured,
+    differing_keys,
+    each_episode,
+    first_difference,
+    is_close,
+    quoted,
+    record_episode,
+    replay_actions,
+)
+
+# ---------------------------------------------------------------- pure functions
+
+
+def generator_is_reproducible(probe: Probe) -> Findings:
+    """The same seed gives the same instances."""
+    first, second = (probe.env.generator(4, rng=probe.rng("twice")) for _ in range(2))
+    if keys := differing_keys(first, second):
+        yield (
+            f"the generator gives different {quoted(keys)} for the same seed; draw every number "
+            "from the rng argument of _generate"
+        )
+
+
+@each_episode
+def steps_are_reproducible(probe: Probe, episode: Episode) -> Findings:
+    """The same instances and actions give the same result."""
+    again = replay_actions(probe.env, episode.instances, episode.actions)
+    if found := first_difference(episode.states, again):
+        yield (
+            f"the same instances and actions give different {quoted(found[1])} at step "
+            f"{found[0]}; hooks must not draw random numbers or remember anything on the object"
+        )
+    if episode.complete:
+        once, twice = (probe.reward(episode.initial, episode.actions) for _ in range(2))
+        if not torch.equal(once, twice):
+            yield "get_reward differs between two equal calls; _objective must be a function"
+
+
+def global_state_is_untouched(probe: Probe) -> Findings:
+    """Global random states are left alone."""
+    episode, env = probe.episodes[0], probe.env
+    seeded = configured(env, rng=probe.rng("seeded"))
+    doings: dict[str, Callable[[], Any]] = {
+        "constructing the environment": partial(_construct, env),
+        "constructing the environment with a seed": partial(_construct, env, seed=1),
+        "generating instances from a seed": partial(env.generator, 4, rng=probe.rng("global")),
+        "resetting an environment with a seed": partial(seeded.reset, batch_size=4),
+        "an episode on given instances": partial(
+            replay_actions, env, episode.instances, episode.actions
+        ),
+    }
+    for doing, act in doings.items():
+        # Each stream moves on first: setting it back to where it was would go unnoticed.
+        torch.rand(())
+        np.random.rand()
+        random.random()
+        before = _global_random_state()
+        act()
+        after = _global_random_state()
+        if changed := [library for library in before if before[library] != after[library]]:
+            yield (
+                f"{doing} changes the global random state of {', '.join(changed)}; draw from the "
+                "given torch.Generator, and seed nothing"
+            )
+
+
+def _global_random_state() -> dict[str, bytes]:
+    return {
+        "torch": torch.get_rng_state().numpy().tobytes(),
+        "numpy": pickle.dumps(np.random.get_state()),
+        "Python": pickle.dumps(random.getstate()),
+    }
+
+
+def _construct(env: RL4COEnvBase, **arguments: Any) -> None:
+    """Builds another environment of the same class, where its constructor allows."""
+    arguments = {"generator": env.generator, **arguments}
+    try:
+        inspect.signature(type(env).__init__).bind(env, **arguments)
+    except TypeError:
+        return
+    type(env)(**arguments)
+
+
+def inputs_are_unchanged(probe: Probe) -> Findings:
+    """Inputs are not modified, neither in value nor in place."""
+    episode, env = probe.episodes[0], probe.env
+    calls: list[tuple[str, TensorDictBase, Callable[[TensorDictBase], Any]]] = [
+        ("reset", episode.instances.clone(), env.reset)
+    ]
+    for state, action in zip(episode.states, episode.actions.unbind(-1), strict=False):
+        ready = state.clone().set("action", action.clone())
+        calls += [("step", ready, env.step), ("get_action_mask", ready, env.get_action_mask)]
+    for solved in probe.solved[:1]:
+        # The actions ride along in the TensorDict, so that they are watched too.
+        final = solved.initial.clone().set("solution", solved.actions.clone())
+        calls += [
+            ("get_reward", final, lambda td: probe.reward(td, td["solution"])),
+            ("check_solution_validity", final, lambda td: probe.refused(td, td["solution"])),
+        ]
+    blamed: set[str] = set()
+    for name, td, call in calls:
+        before = td.clone()
+        versions = {key: value._version for key, value in td.items()}
+        call(td)
+        written = {k for k, value in td.items() if versions.get(k) != value._version}
+        written.update(differing_keys(before, td))
+        if written and name not in blamed:
+            blamed.add(name)
+            yield (
+                f"{name} changes {quoted(sorted(written))} of the TensorDict it is given; build "
+                "new tensors (scatter instead of scatter_, torch.where instead of assignment)"
+            )
+
+
+class _GeneratorReadError(Exception):
+    """The generator was asked for something while given instances were being solved."""
+
+
+class _NoGenerator:
+    def __getattr__(self, name: str) -> Any:
+        raise _GeneratorReadError(name)
+
+
+def instances_are_complete(probe: Probe) -> Findings:
+    """An instance is complete without its generator."""
+    episode = probe.episodes[0]
+    blind = dataclasses.replace(probe, env=configured(probe.env, generator=_NoGenerator()))
+    try:
+        states = replay_actions(blind.env, episode.instances, episode.actions)
+        blind.env.step_bounds(dict(states[0].items()))
+        if episode.complete:
+            blind.reward(states[0], episode.actions)
+            blind.refused(states[0], episode.actions)
+    except _GeneratorReadError as error:
+        yield (
+            f"an episode on given instances reads {str(error)!r} from the generator; take it from "
+            "the instance, which may come from a file or another generator"
+        )
+
+
+# ---------------------------------------------------------------- batches
+
+
+@each_episode
+def place_does_not_matter(probe: Probe, episode: Episode) -> Findings:
+    """An instance does not depend on its place in the batch."""
+    mirrored = replay_actions(probe.env, episode.instances.flip(0), episode.actions.flip(0))
+    if found := first_difference(episode.states, [state.flip(0) for state in mirrored]):
+        yield (
+            f"{quoted(found[1])} of an instance at step {found[0]} changes with its place in the "
+            "batch; hooks must treat every instance alone"
+        )
+
+
+@each_episode
+def batch_mates_do_not_matter(probe: Probe, episode: Episode) -> Findings:
+    """An instance does not depend on its batch mates, nor on there being any."""
+    lengths = episode.lengths
+    for b in sorted({0, lengths.index(min(lengths)), lengths.index(max(lengths))}):
+        steps = lengths[b]
+        actions = episode.actions[b : b + 1, :steps]
+        alone = replay_actions(probe.env, episode.instances[b : b + 1], actions)
+        together = [state[b : b + 1] for state in episode.states[: steps + 1]]
+        if found := first_difference(together, alone):
+            yield (
+                f"{quoted(found[1])} of instance {b} at step {found[0]} differs between a batch "
+                "of one and a larger batch; hooks must treat every instance alone, and keep batch "
+                "axes of size one (no bare squeeze)"
+            )
+        if not episode.complete:
+            continue
+        own = probe.reward(alone[0], actions)
+        shared = probe.reward(episode.initial, episode.actions)[b : b + 1]
+        if not is_close(own, shared):
+            yield (
+                f"the reward of instance {b} is {own.flatten().tolist()} alone, in {steps} steps, "
+                f"and {shared.flatten().tolist()} in a batch of {episode.actions.shape[-1]} steps; "
+                "_objective must treat every instance alone and count padded steps as nothing"
+            )
+
+
+def any_batch_axes(probe: Probe) -> Findings:
+    """Any number of batch axes works."""
+    env, rng = probe.env, probe.rng("axes")
+    flat = record_episode(env, env.generator(6, rng=rng).to(env.device), rng)
+    reshapes: dict[tuple[int, ...], Callable[[Any], Any]] = {
+        (2, 3): lambda x: x.reshape(2, 3, *x.shape[1:]),
+        (): lambda x: x[0],
+    }
+    for shape, reshape in reshapes.items():
+        label = f"batch size {list(shape)}"
+        if (generated := env.reset(batch_size=shape).batch_size) != shape:
+            yield (
+                f"reset with {label} gives {list(generated)}; let _generate put the whole "
+                "batch_size in front of every key"
+            )
+        actions = reshape(flat.actions)
+        states = replay_actions(env, reshape(flat.instances), actions)
+        if found := first_difference([reshape(state) for state in flat.states], states):
+            yield (
+                f"{quoted(found[1])} at step {found[0]} is wrong for {label}; index axes from the "
+                "end (-1, -2), never from the front"
+            )
+        elif flat.complete:
+            expected = reshape(probe.reward(flat.initial, flat.actions))
+            if not is_close(expected, probe.reward(states[0], actions)):
+                yield f"get_reward is wrong for {label}; index axes from the end (-1, -2)"
+            valid = probe.refused(flat.initial, flat.actions) is None
+            if valid and probe.refused(states[0], actions):
+                yield f"check_solution_validity is wrong for {label}; index axes from the end"

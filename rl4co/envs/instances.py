@@ -1,0 +1,151 @@
+"""What an instance of a problem looks like, and the refusal of instances that do not.
+
+The check is one vectorised pass over a batch; a message names the key, the instances and the rule.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
+
+import torch
+
+from tensordict import TensorDict, TensorDictBase
+from torch import Tensor
+
+from rl4co.core.errors import FileFormatError, InvalidInstanceError, format_indices
+from rl4co.data.io import load_npz_to_tensordict
+
+
+@dataclasses.dataclass(frozen=True)
+class InstanceSchema:
+    """Keys, shapes and kinds of numbers of a problem's instances.
+
+    Attributes:
+        problem: Name of the problem, for messages.
+        required: Key → axes of one instance, e.g. `{"locs": "n 2", "prize": "n+1"}`.
+        optional: The same for keys that an instance may have on top.
+        substitutes: Optional key → required keys that it can stand in for.
+        kinds: Key → "floating point", "integer" or "boolean"; floating point if not given.
+    """
+
+    problem: str
+    required: Mapping[str, str]
+    optional: Mapping[str, str]
+    substitutes: Mapping[str, tuple[str, ...]]
+    kinds: Mapping[str, str]
+
+    def required_keys(self, present: Collection[str]) -> set[str]:
+        """Keys that an instance must have, given the optional ones that are present."""
+        replaced = {
+            key
+            for stand_in, keys in self.substitutes.items()
+            if stand_in in present
+            for key in keys
+        }
+        return set(self.required) - replaced
+
+    def check(
+        self, td: TensorDictBase, find_faults: Callable[[dict[str, Tensor]], dict[str, Tensor]]
+    ) -> None:
+        """Raises :class:`InvalidInstanceError` unless all instances are sound.
+
+        Args:
+            td: Instances.
+            find_faults: The problem's own rules: rule → `[*B]`, True where an instance breaks it.
+        """
+        instance = dict(td.items())
+        if 0 in td.batch_size:
+            raise InvalidInstanceError(
+                f"expected at least one {self.problem} instance, "
+                f"got batch size {list(td.batch_size)}"
+            )
+        self._check_keys(instance, td.batch_size)
+        faults = {
+            f"{key} is finite": _not_finite(value, len(td.batch_size))
+            for key, value in instance.items()
+            if (key in self.required or key in self.optional) and value.is_floating_point()
+        }
+        faults.update(find_faults(instance))
+        if not faults:
+            return
+        broken = torch.stack([fault.flatten() for fault in faults.values()])  # [rules, B]
+        if not broken.any():
+            return
+        for rule, row in zip(faults, broken, strict=True):
+            if row.any():
+                where = format_indices(row.nonzero().flatten().tolist())
+                raise InvalidInstanceError(
+                    f"expected {self.problem} instances in which {rule}, "
+                    f"got {int(row.sum())} of {len(row)} that break it (instances {where})"
+                )
+
+    def load(self, path: str | Path) -> TensorDict:
+        """Instances from an `.npz` file that has these keys."""
+        replaceable = {key for keys in self.substitutes.values() for key in keys}
+        td = load_npz_to_tensordict(
+            path,
+            expected_keys=set(self.required) - replaceable,
+            optional_keys=replaceable.union(self.optional),
+        )
+        missing = sorted(self.required_keys(td.keys()) - set(td.keys()))
+        if missing:
+            raise FileFormatError(
+                f"expected the keys {list(self.required)} in {path}, got {sorted(td.keys())} "
+                f"(missing: {missing}); is this the data of another problem?"
+            )
+        return td
+
+    def _check_keys(self, instance: Mapping[str, Tensor], batch: torch.Size) -> None:
+        missing = self.required_keys(instance) - set(instance)
+        if missing:
+            raise InvalidInstanceError(
+                f"expected {self.problem} instances with keys {list(self.required)}, "
+                f"got {sorted(instance)}; missing: {sorted(missing)}"
+            )
+        sizes: dict[str, int] = {}
+        for key, axes in {**self.required, **self.optional}.items():
+            if key not in instance:
+                continue
+            value, letters = instance[key], axes.split()
+            shape = value.shape[len(batch) :]
+            fits = len(shape) == len(letters) and all(
+                size == _axis_size(letter, size, sizes)
+                for letter, size in zip(letters, shape, strict=True)
+            )
+            if not fits:
+                raise InvalidInstanceError(
+                    f"expected {self.problem} key {key!r} of shape [*B, {', '.join(letters)}] with "
+                    f"batch {list(batch)} and {sizes}, got {list(value.shape)}"
+                )
+            kind = self.kinds.get(key, "floating point")
+            if number_kind(value) != kind:
+                raise InvalidInstanceError(
+                    f"expected {self.problem} key {key!r} of a {kind} dtype, got {value.dtype}; "
+                    "convert it before reset"
+                )
+
+
+def number_kind(value: Tensor) -> str:
+    """Which sort of numbers a tensor holds, for messages."""
+    if value.dtype == torch.bool:
+        return "boolean"
+    if value.dtype.is_complex:
+        return "complex"
+    return "floating point" if value.dtype.is_floating_point else "integer"
+
+
+def _not_finite(value: Tensor, batch_dims: int) -> Tensor:
+    """Instances with a NaN or an infinity: `[*B, ...]` → `[*B]`."""
+    finite = value.isfinite()
+    return ~(finite.flatten(batch_dims).all(-1) if value.dim() > batch_dims else finite)
+
+
+def _axis_size(letter: str, size: int, sizes: dict[str, int]) -> int:
+    """Size that an axis must have: a number, or a letter plus a number; binds new letters."""
+    name, _, offset = letter.partition("+")
+    if name.isdigit():
+        return int(name)
+    return sizes.setdefault(name, size - int(offset or 0)) + int(offset or 0)

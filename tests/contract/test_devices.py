@@ -1,0 +1,283 @@
+"""Device correctness without the device: fake tensors on `meta` stand in for a GPU.
+
+Inside `FakeTensorMode` nothing is computed, but every operation checks the devices of its
+arguments, and a question that needs a value (`.item()`, a tensor in an `if`) raises. So a tensor
+created on the wrong device, or a hidden synchronisation in a step, fails here by name.
+"""
+
+from __future__ import annotations
+
+import functools
+import warnings
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+import torch
+
+from torch import Tensor, nn
+from torch._subclasses.fake_tensor import (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    FakeTensor,
+    FakeTensorMode,
+)
+
+from rl4co.core.errors import UnsupportedError
+from rl4co.core.registry import EMBEDDINGS, ENVS, MODELS
+from rl4co.envs import CVRPEnv, TSPEnv
+from rl4co.envs.testing import make_sized_env
+from rl4co.models import AttentionModelPolicy
+
+TINY = {"embed_dim": 16, "num_heads": 2, "feedforward_hidden": 16, "num_encoder_layers": 1}
+DEVICE = torch.device("meta")
+#: Checks need values, so they are off, as a user in a hurry would have them.
+UNCHECKED = {"check_solution": False, "check_instance": False, "device": DEVICE}
+PAIRS = [
+    pytest.param(model, env, id=f"{model}-{env}")
+    for model in MODELS.names()
+    for env in ENVS.names()
+    if env in EMBEDDINGS
+]
+
+
+@contextmanager
+def pretend_gpu(*modules: nn.Module) -> Iterator[None]:
+    """Fake mode in which the modules' weights are fake tensors on the pretended device."""
+    with warnings.catch_warnings(), FakeTensorMode():
+        warnings.filterwarnings("ignore", "You are trying to `self.log\\(\\)`")
+        for module in modules:
+            for part in module.modules():
+                for table in (part._parameters, part._buffers):
+                    for name, value in table.items():
+                        if value is not None:
+                            table[name] = on_device(value)
+        yield
+
+
+def on_device(value: Tensor) -> Tensor:
+    """A fake tensor with the shape and dtype of a weight; a new one, so that it has no history."""
+    fake = torch.empty(value.shape, dtype=value.dtype, device=DEVICE)
+    if isinstance(value, nn.Parameter):
+        return nn.Parameter(fake, requires_grad=value.requires_grad)
+    return fake
+
+
+def assert_on_device(tensors: dict[str, Any]) -> None:
+    for name, value in tensors.items():
+        assert isinstance(value, FakeTensor), name
+        assert value.device == DEVICE, f"{name} is on {value.device}"
+
+
+def longest(env, td) -> int:
+    return env.step_bounds(dict(td.items()))[1]
+
+
+def make_policy(env_name: str, **kwargs: Any) -> AttentionModelPolicy:
+    return AttentionModelPolicy(env_name=env_name, check_nan=False, **{**TINY, **kwargs})
+
+
+# ---------------------------------------------------------------- environments
+
+
+@pytest.mark.parametrize("name", ENVS.names())
+def test_environment(name):
+    """Specs, generation, reset, masks, steps, starts and rewards stay on the device."""
+    env = make_sized_env(name, 4, **UNCHECKED)
+    for spec in (env.observation_spec, env.action_spec, env.reward_spec, env.done_spec):
+        assert spec.device == DEVICE
+    with pretend_gpu():
+        td = env.reset(batch_size=3)
+        assert_on_device(dict(td.items()))
+        state, actions = td, []
+        for _ in range(longest(env, td)):
+            state["action"] = state["action_mask"].long().argmax(-1)
+            actions.append(state["action"])
+            state = env.step(state)["next"]
+            assert_on_device(dict(state.items()))
+        solution = torch.stack(actions, -1)
+        assert_on_device({"reward": env.get_reward(td, solution)})
+        try:
+            starts = env.select_start_nodes(td, env.get_num_starts(td))
+        except UnsupportedError:
+            return
+        assert_on_device({"starts": starts})
+
+
+# ---------------------------------------------------------------- policies and losses
+
+
+@pytest.mark.parametrize(("model_name", "env_name"), PAIRS)
+@pytest.mark.parametrize("grad", [True, False], ids=["replay", "steps"])
+def test_decoding(model_name, env_name, grad):
+    """All strategies: rollout and replay neither leave the device nor look at it."""
+    env = make_sized_env(env_name, 4, **UNCHECKED)
+    policy = MODELS[model_name](env, policy_kwargs={**TINY, "check_nan": False}).policy
+    with pretend_gpu(policy), torch.set_grad_enabled(grad):
+        td = env.reset(batch_size=3)
+        steps = longest(env, td)
+        for settings in (
+            {"decode_type": "greedy"},
+            {"decode_type": "sampling", "num_samples": 2},
+            {"decode_type": "sampling", "temperature": 0.5, "top_k": 3, "top_p": 0.9},
+            {"decode_type": "multistart_greedy"},
+            {"decode_type": "multistart_sampling", "num_starts": 2, "select_best": True},
+        ):
+            try:
+                out = policy(td, env, num_steps=steps, return_entropy=True, **settings)
+            except UnsupportedError:
+                assert settings["decode_type"].startswith("multistart")
+                continue
+            assert_on_device(out)
+            assert out["actions"].shape[-1] == steps
+        given = policy.evaluate(td, out["actions"], env)
+        assert_on_device(given)
+        if grad:
+            given["log_likelihood"].sum().backward()
+            gradients = {name: p.grad for name, p in policy.named_parameters()}
+            assert_on_device(gradients)
+
+
+@pytest.mark.parametrize("env_name", [env for env in ENVS.names() if env in EMBEDDINGS])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"replay_chunk": 2},
+        {"normalization": "instance", "use_graph_context": False},
+        {"normalization": "layer", "mask_inner": False},
+        {"out_bias_pointer_attn": True, "linear_bias_decoder": True},
+    ],
+    ids=str,
+)
+def test_variants_of_the_attention_model(env_name, arguments):
+    env = make_sized_env(env_name, 4, **UNCHECKED)
+    policy = make_policy(env_name, **arguments)
+    with pretend_gpu(policy):
+        td = env.reset(batch_size=3)
+        out = policy(td, env, num_steps=longest(env, td))
+        out["log_likelihood"].sum().backward()
+        assert_on_device(out)
+        assert_on_device({name: p.grad for name, p in policy.named_parameters()})
+
+
+def test_beam_search():
+    """Where the number of steps is known, beams need no look at the device either."""
+    env, policy = make_sized_env("tsp", 4, **UNCHECKED), make_policy("tsp")
+    with pretend_gpu(policy), torch.no_grad():
+        td = env.reset(batch_size=3)
+        out = policy(td, env, decode_type="beam_search", beam_width=4, select_best=True)
+        assert_on_device(out)
+
+
+@pytest.mark.parametrize(("model_name", "env_name"), PAIRS)
+def test_losses(model_name, env_name):
+    """A training step and a validation step of the method, baseline and augmentation included."""
+    env = make_sized_env(env_name, 4, **UNCHECKED)
+    model = MODELS[model_name](env, policy_kwargs={**TINY, "check_nan": False})
+    # Generators of random numbers exist on real devices only.
+    model.action_rng = lambda *_: None
+    with pretend_gpu(model):
+        batch = env.generate(3)
+        steps = longest(env, env.reset(batch))
+        model.policy.forward = functools.partial(model.policy.forward, num_steps=steps)
+        out = model.shared_step(batch, 0, "train")
+        out["loss"].backward()
+        assert_on_device(out)
+        assert_on_device({name: p.grad for name, p in model.policy.named_parameters()})
+        with torch.no_grad():
+            assert_on_device(model.shared_step(batch, 0, "val"))
+
+
+# ---------------------------------------------------------------- these tests can fail
+
+
+class ForgetsTheDevice(CVRPEnv):
+    """Creates a tensor on the CPU in each step."""
+
+    def _transition(self, state, action):
+        changes = super()._transition(state, action)
+        return {**changes, "i": state["i"] + torch.ones(state["i"].shape, dtype=torch.int64)}
+
+
+class AsksForAValue(CVRPEnv):
+    """Stops the pipeline in each step."""
+
+    def _transition(self, state, action):
+        if state["visited"].all():
+            return {}
+        return super()._transition(state, action)
+
+
+class AsksForAPosition(TSPEnv):
+    """Looks for nodes on the host."""
+
+    def _transition(self, state, action):
+        state["action_mask"].nonzero()
+        return super()._transition(state, action)
+
+
+def run(env, policy, **settings) -> dict[str, Any]:
+    with pretend_gpu(policy), torch.no_grad():
+        td = env.reset(batch_size=2)
+        return policy(td, env, decode_type="greedy", num_steps=longest(env, td), **settings)
+
+
+def test_a_tensor_on_the_wrong_device_is_noticed():
+    env = ForgetsTheDevice(**UNCHECKED)
+    with pytest.raises(RuntimeError, match="(?s)device.*(meta.*cpu|cpu.*meta)"):
+        run(env, make_policy("cvrp"))
+
+
+@pytest.mark.parametrize(
+    ("cls", "error"),
+    [
+        (AsksForAValue, DataDependentOutputException),
+        (AsksForAPosition, DynamicOutputShapeException),
+    ],
+)
+def test_a_synchronisation_is_noticed(cls, error):
+    env = cls(**UNCHECKED)
+    with pytest.raises(error):
+        run(env, make_policy(cls.name))
+
+
+class HostContext(nn.Module):
+    """A context that indexes with a tensor of its own, left on the CPU."""
+
+    def prepare(self, embeddings):
+        return embeddings
+
+    def forward(self, cache, state):
+        first = torch.zeros(cache.shape[0], 1, cache.shape[-1])
+        return cache[:, :1] + first
+
+
+def test_a_network_on_the_wrong_device_is_noticed():
+    env = TSPEnv(**UNCHECKED)
+    with pytest.raises(RuntimeError, match="(?s)device.*(meta.*cpu|cpu.*meta)"):
+        run(env, make_policy("tsp", context_embedding=HostContext()))
+
+
+def test_weights_on_the_wrong_device_are_noticed():
+    """A policy that was not moved."""
+    env, policy = TSPEnv(**UNCHECKED), make_policy("tsp")
+    with pytest.raises((RuntimeError, AssertionError)), FakeTensorMode(allow_non_fake_inputs=True):
+        policy(env.reset(batch_size=2), env, num_steps=20)
+
+
+def test_the_check_for_nan_is_one_look():
+    """... which is why it has a switch."""
+    env = TSPEnv(**UNCHECKED)
+    policy = AttentionModelPolicy(env_name="tsp", **TINY)
+    with pytest.raises(DataDependentOutputException):
+        run(env, policy)
+
+
+def test_open_ended_problems_look_at_done_without_a_number_of_steps():
+    env, policy = CVRPEnv(**UNCHECKED), make_policy("cvrp")
+    with pretend_gpu(policy), torch.no_grad():
+        td = env.reset(batch_size=2)
+        with pytest.raises(DataDependentOutputException):
+            policy(td, env, decode_type="greedy")

@@ -1,0 +1,228 @@
+"""What every policy promises in every environment: all pairs of the registries, no list by hand."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import warnings
+
+from typing import Any
+
+import pytest
+import torch
+
+from torch import nn
+
+from rl4co.core.errors import UnknownNameError, UnsupportedError
+from rl4co.core.ops import batchify
+from rl4co.core.registry import EMBEDDINGS, ENVS, MODELS
+from rl4co.envs.testing import make_sized_env
+from rl4co.models import load_pretrained
+
+TINY = {"embed_dim": 16, "num_heads": 2, "feedforward_hidden": 16, "num_encoder_layers": 1}
+BATCH = 4
+PAIRS = [
+    pytest.param((model, env), id=f"{model}-{env}")
+    for model in MODELS.names()
+    for env in ENVS.names()
+    if env in EMBEDDINGS
+]
+DECODINGS = {
+    "greedy": {},
+    "sampling": {},
+    "sampling x 3": {"decode_type": "sampling", "num_samples": 3},
+    "multistart_greedy": {},
+    "multistart_sampling": {"num_starts": 2},
+    "best of starts": {"decode_type": "multistart_greedy", "select_best": True},
+    "beam_search": {"beam_width": 3},
+}
+
+
+@functools.cache
+def build(model_name: str, env_name: str) -> tuple[Any, nn.Module]:
+    """Environment and model; built once, copied for each test that changes them."""
+    env = make_sized_env(env_name, 6, seed=3)
+    with torch.random.fork_rng():
+        torch.manual_seed(1)
+        return env, MODELS[model_name](env, policy_kwargs=TINY, seed=4)
+
+
+@pytest.fixture(params=PAIRS)
+def pair(request):
+    """Environment, policy in evaluation mode, four instances."""
+    env, model = build(*request.param)
+    td = env.reset(env.generator(BATCH, rng=torch.Generator().manual_seed(2)))
+    return env, copy.deepcopy(model.policy).eval(), td
+
+
+def has_starts(env, td) -> bool:
+    try:
+        return env.get_num_starts(td) > 0
+    except UnsupportedError:
+        return False
+
+
+def solve(policy, td, env, decoding: str, **kwargs):
+    """The policy's output, or a skip where the environment has no starts (and says so)."""
+    settings = {"decode_type": decoding, **DECODINGS[decoding], **kwargs}
+    if settings["decode_type"].startswith("multistart") and not has_starts(env, td):
+        with pytest.raises(UnsupportedError):
+            policy(td, env, **settings)
+        pytest.skip(f"{env.name} has no multi-start")
+    return policy(td, env, **settings)
+
+
+@pytest.mark.parametrize("decoding", DECODINGS)
+@pytest.mark.parametrize("grad", [True, False], ids=["grad", "no-grad"])
+@pytest.mark.parametrize("batch", [BATCH, 1])
+def test_output(pair, decoding, grad, batch):
+    """Valid solutions; rewards of exactly these; likelihoods that are probabilities."""
+    env, policy, td = pair
+    td = td[:batch]
+    with torch.set_grad_enabled(grad):
+        out = solve(policy, td, env, decoding)
+    rows = len(out["reward"])
+    assert rows % batch == 0
+    assert out["reward"].shape == out["log_likelihood"].shape == (rows,)
+    assert out["actions"].dtype == torch.int64
+    repeated = batchify(td, rows // batch)
+    env.check_solution_validity(repeated, out["actions"])
+    torch.testing.assert_close(out["reward"], env.get_reward(repeated, out["actions"]))
+    assert out["reward"].is_floating_point()
+    assert bool((out["log_likelihood"] <= 1e-6).all())
+    assert bool(out["log_likelihood"].isfinite().all())
+    assert out["log_likelihood"].requires_grad is grad
+
+
+@pytest.mark.parametrize("decoding", DECODINGS)
+def test_callers_state_is_left_alone(pair, decoding):
+    env, policy, td = pair
+    before = {key: (value, value._version, value.clone()) for key, value in td.items()}
+    solve(policy, td, env, decoding)
+    assert set(td.keys()) == set(before)
+    for key, (tensor, version, value) in before.items():
+        assert td[key] is tensor
+        assert tensor._version == version
+        assert torch.equal(tensor, value)
+
+
+@torch.no_grad()
+def test_an_instance_does_not_depend_on_its_batch_mates(pair):
+    env, policy, td = pair
+    whole = policy(td, env, phase="test")
+    for b in range(BATCH):
+        alone = policy(td[b : b + 1], env, phase="test")
+        torch.testing.assert_close(alone["reward"][0], whole["reward"][b], atol=1e-5, rtol=1e-5)
+        torch.testing.assert_close(
+            alone["log_likelihood"][0], whole["log_likelihood"][b], atol=1e-5, rtol=1e-5
+        )
+
+
+@pytest.mark.parametrize("decoding", ["greedy", "sampling x 3", "beam_search"])
+def test_evaluation_of_given_actions(pair, decoding):
+    """The likelihood of the decode, with entropy."""
+    env, policy, td = pair
+    with torch.no_grad():
+        out = solve(policy, td, env, decoding)
+    again = policy.evaluate(td, out["actions"], env)
+    torch.testing.assert_close(again["log_likelihood"], out["log_likelihood"], atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(again["reward"], out["reward"])
+    assert bool((again["entropy"] >= 0).all())
+
+
+@pytest.mark.parametrize("decoding", ["sampling x 3", "multistart_sampling"])
+@pytest.mark.parametrize("keys", [("log_likelihood",), ("log_likelihood", "entropy")], ids=str)
+def test_replay_is_step_by_step(pair, decoding, keys):
+    """Values to 1e-5 and gradients to 1e-4, for every policy that replays."""
+    env, policy, td = pair
+    if policy.decoder.replay_keys is None:
+        pytest.skip("follows the steps anyway")
+    slow = copy.deepcopy(policy)
+    kind = type(slow.decoder)
+    slow.decoder.__class__ = type("StepByStep", (kind,), {"replay_keys": property(lambda _: None)})
+    settings = {"return_entropy": "entropy" in keys}
+    outs = [
+        solve(p, td, env, decoding, rng=torch.Generator().manual_seed(0), **settings)
+        for p in (policy, slow)
+    ]
+    assert torch.equal(outs[0]["actions"], outs[1]["actions"])
+    weight = torch.linspace(-1, 1, len(outs[0]["reward"]))
+    for key in keys:
+        torch.testing.assert_close(outs[0][key], outs[1][key], atol=5e-5, rtol=1e-5)
+    for out in outs:
+        sum((weight * out[key]).sum() for key in keys).backward()
+    for (name, ours), theirs in zip(policy.named_parameters(), slow.parameters(), strict=True):
+        message = functools.partial("{}: {}".format, name)
+        torch.testing.assert_close(ours.grad, theirs.grad, atol=1e-4, rtol=1e-4, msg=message)
+
+
+def test_randomness_comes_from_the_generator(pair):
+    """The same stream, the same solutions; the global one is not touched."""
+    env, policy, td = pair
+    state = torch.get_rng_state()
+    outs = [
+        policy(td, env, decode_type="sampling", num_samples=4, rng=torch.Generator().manual_seed(s))
+        for s in (0, 0, 1)
+    ]
+    assert torch.equal(outs[0]["actions"], outs[1]["actions"])
+    assert not torch.equal(outs[0]["reward"], outs[2]["reward"])
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+@torch.no_grad()
+def test_other_sizes(pair):
+    """A policy is not tied to the size it was built with."""
+    env, policy, _ = pair
+    larger = make_sized_env(env.name, 9, seed=5)
+    td = larger.reset(batch_size=2)
+    out = policy(td, env, phase="test")
+    larger.check_solution_validity(td, out["actions"])
+
+
+@torch.no_grad()
+def test_saving_and_loading(pair, tmp_path):
+    """A folder without code brings back the same solutions."""
+    env, policy, td = pair
+    loaded = load_pretrained(policy.save_pretrained(tmp_path))
+    expected, out = policy(td, env, phase="test"), loaded(td, env, phase="test")
+    assert torch.equal(out["actions"], expected["actions"])
+    assert torch.equal(out["log_likelihood"], expected["log_likelihood"])
+
+
+def test_unknown_names_are_refused(pair):
+    env, policy, td = pair
+    with pytest.raises(UnknownNameError, match="greedy"):
+        policy(td, env, decode_type="gready")
+    with pytest.raises(UnknownNameError, match="temperature"):
+        policy(td, env, temperatur=1.0)
+
+
+@pytest.mark.parametrize("pair_names", PAIRS)
+def test_training_step(pair_names):
+    """A finite loss whose gradient reaches the policy; the batch stays as it was."""
+    env, model = copy.deepcopy(build(*pair_names))
+    batch = env.generate(BATCH)
+    before = batch.clone()
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "You are trying to `self.log\\(\\)`")
+        out = model.train().shared_step(batch, 0, "train")
+        out["loss"].backward()
+        again = model.shared_step(batch, 0, "train")
+        with torch.no_grad():
+            val = model.eval().shared_step(batch, 0, "val")
+    assert bool(out["loss"].isfinite())
+    moved = [p.grad is not None and bool((p.grad != 0).any()) for p in model.policy.parameters()]
+    assert sum(moved) > 0.9 * len(moved)
+    assert all(p.grad is None or bool(p.grad.isfinite().all()) for p in model.parameters())
+    assert set(batch.keys()) == set(before.keys())
+    assert all(torch.equal(batch[key], before[key]) for key in before.keys())
+    torch.testing.assert_close(again["reward"], out["reward"], msg="actions depend on the seed")
+    assert "loss" not in val
+    assert bool(val["reward"].isfinite())
+
+
+@pytest.mark.parametrize("name", MODELS.names())
+def test_registered_name_is_the_folder(name):
+    """... so that the registry finds it, and only there."""
+    cls = MODELS[name]
+    assert cls.__module__.startswith(f"rl4co.models.zoo.{name}.")
