@@ -5,6 +5,7 @@ Imported on first use only: it needs the environments, which themselves read dat
 
 from __future__ import annotations
 
+import hashlib
 import os
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,7 +20,7 @@ from rl4co.core.errors import ConfigError
 from rl4co.core.registry import ENVS
 from rl4co.data.io import save_tensordict_to_npz
 from rl4co.envs import get_env
-from rl4co.envs.base import PHASE_SEEDS
+from rl4co.envs.base import PHASE_SEEDS, RL4COEnvBase
 
 #: Problems of the paper's main benchmark, `problem="all"`.
 DEFAULT_PROBLEMS: tuple[str, ...] = ("tsp", "cvrp", "pctsp", "op", "pdp", "atsp")
@@ -149,6 +150,30 @@ def generate_default_datasets(
             exist_ok=exist_ok,
         )
     ]
+
+
+def default_files(env: RL4COEnvBase, sizes: Mapping[str, int]) -> dict[str, Path]:
+    """Writes the validation and test sets of an environment as it is configured.
+
+    File names carry a digest of the generator's parameters, so sets of different distributions
+    never stand in for each other; a file that exists is kept.
+
+    Args:
+        env: Environment whose generator makes the instances, below its `data_dir`.
+        sizes: Phase → number of instances.
+
+    Returns:
+        Phase → file.
+    """
+    files = {}
+    for phase, seed in PHASE_SEEDS.items():
+        digest = hashlib.blake2b(f"{env.generator!r} {sizes[phase]}".encode(), digest_size=4)
+        name = f"{env.name}_{digest.hexdigest()}_{phase}_seed{seed}.npz"
+        files[phase] = Path(env.data_dir) / env.name / name
+        if not files[phase].exists():
+            rng = torch.Generator().manual_seed(seed)
+            save_tensordict_to_npz(env.generator(sizes[phase], rng=rng), files[phase])
+    return files
 
 
 def _tasks(problems: Sequence[str], sizes: Sequence[int]) -> Iterator[tuple[str, int]]:

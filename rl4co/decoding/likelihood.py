@@ -21,9 +21,7 @@ class _ChosenLogProb(torch.autograd.Function):
     """$\\log p_a$ with $p = \\mathrm{softmax}(C \\tanh z + M)$, rows `[R, N]`."""
 
     @staticmethod
-    def forward(  # type: ignore[override]
-        ctx: Any, logits: Tensor, mask: Tensor, actions: Tensor, clipping: float
-    ) -> Tensor:
+    def forward(ctx: Any, logits: Tensor, mask: Tensor, actions: Tensor, clipping: float) -> Tensor:
         squashed = torch.empty(logits.shape, dtype=torch.float32, device=logits.device)
         normaliser = torch.empty(actions.shape, dtype=torch.float32, device=logits.device)
         chosen = torch.empty_like(normaliser)
@@ -38,7 +36,7 @@ class _ChosenLogProb(torch.autograd.Function):
         return chosen
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None]:  # type: ignore[override]
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None]:
         squashed, normaliser, mask, actions = ctx.saved_tensors
         grad_logits = torch.empty(squashed.shape, dtype=ctx.dtype, device=squashed.device)
         for rows in _blocks(squashed):

@@ -25,13 +25,13 @@ def mask_forbidden(logits: Tensor, mask: Tensor) -> Tensor:
 def keep_top_k(logits: Tensor, k: int) -> Tensor:
     """Minus infinity for all but the `k` largest logits of a row (ties at the border survive)."""
     if k < 1:
-        raise ConfigError(f"expected top_k of at least 1, got {k}; leave it out to keep all actions")
+        raise ConfigError(f"expected top_k of at least 1, got {k}; leave it out to keep all")
     border = logits.topk(min(k, logits.shape[-1]), dim=-1).values[..., -1:]
     return torch.where(logits >= border, logits, -torch.inf)
 
 
 def keep_top_p(logits: Tensor, p: float) -> Tensor:
-    """Minus infinity outside the smallest set of actions with probability at least `p` (nucleus)."""
+    """Minus infinity outside the nucleus: the smallest set of actions of probability `p`."""
     if not 0.0 < p <= 1.0:
         raise ConfigError(f"expected top_p in (0, 1], got {p}; leave it out to keep all actions")
     ordered, order = logits.sort(dim=-1, descending=True)
@@ -108,7 +108,7 @@ def sample_actions(logits: Tensor, rng: torch.Generator | None = None) -> Tensor
 
 
 def sample_weights(weights: Tensor, rng: torch.Generator | None = None) -> Tensor:
-    """One index per row with probability proportional to non-negative weights: `[*B, N]` → `[*B]`."""
+    """One index per row, as likely as its weight (not negative): `[*B, N]` → `[*B]`."""
     cumulative = weights.cumsum(-1)
     uniform = torch.rand(
         *weights.shape[:-1], 1, generator=rng, device=weights.device, dtype=cumulative.dtype

@@ -233,4 +233,5 @@ def _require_finished(env: RL4COEnvBase, state: State, steps: int) -> None:
 
 def _instances(flags: Tensor) -> str:
     """Instances (rows of the batch) for which any solution is flagged."""
-    return format_indices(flags.flatten(1).any(-1).nonzero().flatten().tolist() if flags.dim() > 1 else [0])
+    rows = flags.flatten(1).any(-1)
+    return format_indices(rows.nonzero().flatten().tolist())

@@ -57,8 +57,8 @@ class DecodingStrategy:
             raise ConfigError(f"expected num_starts of at least 1, got {self.num_starts}")
         if self.multistart and self.num_samples > 1:
             raise ConfigError(
-                f"expected starts or samples, got a multi-start strategy with "
-                f"num_samples={self.num_samples}; use num_starts, or the strategy without multistart"
+                f"expected starts or samples, got multi-start with num_samples={self.num_samples}; "
+                "use num_starts, or the strategy without multistart"
             )
 
     @property
@@ -109,9 +109,13 @@ class Evaluate(DecodingStrategy):
 
     def choose(self, logits: Tensor, step: int) -> Tensor:
         """The given action of this step."""
+        return self.given()[..., step]
+
+    def given(self) -> Tensor:
+        """The actions to evaluate, `[B, S, T]`."""
         if self.actions is None:
             raise ConfigError("expected actions to evaluate, got None; pass actions=...")
-        return self.actions[..., step]
+        return self.actions
 
 
 @dataclasses.dataclass(frozen=True)

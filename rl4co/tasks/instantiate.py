@@ -6,10 +6,12 @@ containers: those do not belong in checkpoints.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import logging
 import os
 import platform
+import sys
 import traceback
 import warnings
 
@@ -170,7 +172,7 @@ def task_wrapper(task: T) -> T:
         except RL4COError:
             raise
         except Exception:
-            if folder.is_dir():
+            with contextlib.suppress(OSError):  # the folder may be what is wrong
                 (folder / "error.log").write_text(traceback.format_exc(), encoding="utf-8")
             raise
         finally:
@@ -182,8 +184,6 @@ def task_wrapper(task: T) -> T:
 
 def close_loggers() -> None:
     """Ends services that would carry over into the next run of a sweep."""
-    import sys
-
     # Only if something imported it: importing wandb takes seconds.
     wandb = sys.modules.get("wandb")
     if wandb is not None and getattr(wandb, "run", None) is not None:

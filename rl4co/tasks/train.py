@@ -40,6 +40,8 @@ from rl4co.tasks.instantiate import (
 )
 
 CONFIG_DIR = Path(__file__).resolve().parent.parent / "configs"
+#: Tells processes that this one starts which seed was drawn.
+_SEED_VARIABLE = "RL4CO_DRAWN_SEED"
 #: Exit code of a run that was refused for a reason the user can mend.
 USAGE_ERROR = 2
 
@@ -58,7 +60,7 @@ def run(cfg: DictConfig) -> tuple[dict[str, float], dict[str, Any]]:
         model, callbacks, logger, trainer.
     """
     cfg = prepare_config(cfg)
-    seed_run(cfg.get("seed"))
+    log.info(f"Seed {seed_run(cfg.get('seed'))}")
 
     env = instantiate_env(cfg.env)
     model = build(cfg.model, env)
@@ -126,18 +128,30 @@ def prepare_config(cfg: DictConfig) -> DictConfig:
     return cfg
 
 
-def seed_run(seed: int | None) -> None:
-    """Seeds Python, NumPy and torch; None leaves them as they are.
+def seed_run(seed: int | None) -> int:
+    """Seeds Python, NumPy and torch; all randomness of training is derived from that.
 
-    Instances and actions of training are derived from torch's initial seed, so a run without a
-    seed draws a fresh one.
+    Args:
+        seed: The seed; None draws one, the same for all processes that this one will start.
+
+    Returns:
+        The seed in force.
     """
-    if seed is None:
-        torch.seed()
-        return
+    seed = _fresh_seed() if seed is None else seed
     random.seed(seed)
     np.random.seed(seed % 2**32)
     torch.manual_seed(seed)
+    return seed
+
+
+def _fresh_seed() -> int:
+    if is_rank_zero():
+        seed = random.SystemRandom().getrandbits(31)
+        os.environ[_SEED_VARIABLE] = str(seed)
+        return seed
+    if _SEED_VARIABLE not in os.environ:
+        raise ConfigError("expected a seed for a run in several processes, got none; set seed=...")
+    return int(os.environ[_SEED_VARIABLE])
 
 
 def main() -> None:

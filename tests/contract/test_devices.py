@@ -162,13 +162,16 @@ def test_variants_of_the_attention_model(env_name, arguments):
         assert_on_device({name: p.grad for name, p in policy.named_parameters()})
 
 
-def test_beam_search():
-    """Where the number of steps is known, beams need no look at the device either."""
-    env, policy = make_sized_env("tsp", 4, **UNCHECKED), make_policy("tsp")
+@pytest.mark.parametrize("env_name", [env for env in ENVS.names() if env in EMBEDDINGS])
+def test_beam_search(env_name):
+    """With the number of steps given, beams need no look at the device either."""
+    env, policy = make_sized_env(env_name, 4, **UNCHECKED), make_policy(env_name)
     with pretend_gpu(policy), torch.no_grad():
         td = env.reset(batch_size=3)
-        out = policy(td, env, decode_type="beam_search", beam_width=4, select_best=True)
+        settings = {"decode_type": "beam_search", "beam_width": 4, "select_best": True}
+        out = policy(td, env, num_steps=longest(env, td), **settings)
         assert_on_device(out)
+        assert out["actions"].shape == (3, longest(env, td))
 
 
 @pytest.mark.parametrize(("model_name", "env_name"), PAIRS)
@@ -226,7 +229,7 @@ def run(env, policy, **settings) -> dict[str, Any]:
 
 def test_a_tensor_on_the_wrong_device_is_noticed():
     env = ForgetsTheDevice(**UNCHECKED)
-    with pytest.raises(RuntimeError, match="(?s)device.*(meta.*cpu|cpu.*meta)"):
+    with pytest.raises(RuntimeError, match=r"(?s)device.*(meta.*cpu|cpu.*meta)"):
         run(env, make_policy("cvrp"))
 
 
@@ -256,7 +259,7 @@ class HostContext(nn.Module):
 
 def test_a_network_on_the_wrong_device_is_noticed():
     env = TSPEnv(**UNCHECKED)
-    with pytest.raises(RuntimeError, match="(?s)device.*(meta.*cpu|cpu.*meta)"):
+    with pytest.raises(RuntimeError, match=r"(?s)device.*(meta.*cpu|cpu.*meta)"):
         run(env, make_policy("tsp", context_embedding=HostContext()))
 
 

@@ -161,7 +161,7 @@ def coordinates(state: Mapping[str, Tensor], problem: str) -> Tensor:
     """Coordinates `[B, N, 2]`, or a clear refusal for instances given by a matrix alone."""
     if "locs" not in state:
         raise UnsupportedError(
-            f"expected {problem} instances with coordinates `locs` for this embedding, got a matrix "
-            "only; add coordinates, or pass an init_embedding that reads the matrix"
+            f"expected {problem} instances with coordinates `locs` for this embedding, got a "
+            "matrix only; add coordinates, or pass an init_embedding that reads the matrix"
         )
     return state["locs"]

@@ -57,6 +57,7 @@ class TSPContext(ContextEmbedding):
 
     def rows(self, cache: ContextCache, state: Mapping[str, Tensor]) -> Tensor:
         """Rows of first and last node, or the placeholder's where no node has been visited."""
+        assert cache.blank is not None  # as prepared above
         return torch.where(state["i"] == 0, cache.blank, super().rows(cache, state))
 
 

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from rl4co.core.errors import ConfigError
 from rl4co.models.nn.packed_attention import packed_attention
 
-#: (query, key, value, mask) `[B, H, Q, d], [B, H, N, d], [B, H, N, d], [B, 1, Q, N]` → `[B, H, Q, d]`
+#: (q `[B, H, Q, d]`, k `[B, H, N, d]`, v `[B, H, N, d]`, attn_mask `[B, 1, Q, N]`) → `[B, H, Q, d]`
 AttentionFn = Callable[..., Tensor]
 
 
@@ -58,7 +58,7 @@ def attention(q: Tensor, k: Tensor, v: Tensor, attn_mask: Tensor | None = None) 
     if q.device.type == "cpu":
         scores = q.shape[0] * q.shape[1] * q.shape[2] * k.shape[2]
         learning = torch.is_grad_enabled() and q.requires_grad
-        if _TINY < scores and (scores <= _FEW if learning else attn_mask is not None):
+        if scores > _TINY and (scores <= _FEW if learning else attn_mask is not None):
             return scaled_dot_product_attention_simple(q, k, v, attn_mask)
     return F.scaled_dot_product_attention(q, k, v, attn_mask=attn_mask)
 

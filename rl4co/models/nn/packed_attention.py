@@ -21,7 +21,7 @@ class _PackedAttention(torch.autograd.Function):
     """$\\mathrm{softmax}(q k^\\top / \\sqrt{d}) v$ for `qkv [B, N, 3 * D]` → `[B, N, D]`."""
 
     @staticmethod
-    def forward(ctx: Any, qkv: Tensor, num_heads: int) -> Tensor:  # type: ignore[override]
+    def forward(ctx: Any, qkv: Tensor, num_heads: int) -> Tensor:
         batch, nodes, width = qkv.shape
         dim = width // (3 * num_heads)
         split = qkv.view(batch, nodes, 3, num_heads, dim).permute(2, 0, 3, 1, 4)  # [3, B, H, N, d]
@@ -34,7 +34,7 @@ class _PackedAttention(torch.autograd.Function):
         return _merge(heads, num_heads)
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:  # type: ignore[override]
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
         packed, weights = ctx.saved_tensors
         q, k, v = packed
         heads, (_, nodes, dim) = ctx.num_heads, q.shape

@@ -142,8 +142,8 @@ class ConstructivePolicy(PretrainedMixin, nn.Module):
 
         Returns:
             `reward` `[rows]`, `log_likelihood` `[rows]`, `actions` `[rows, T]` and what was asked
-            for. With S solutions per instance there are S · B rows, row `s * B + b` being solution s
-            of instance b; `select_best` keeps B rows.
+            for. With S solutions per instance there are S · B rows, row `s * B + b` being solution
+            s of instance b; `select_best` keeps B rows.
         """
         env = self._environment(env)
         if len(td.batch_size) != 1:
@@ -162,8 +162,8 @@ class ConstructivePolicy(PretrainedMixin, nn.Module):
             num_solutions = strategy.num_starts or env.get_num_starts(td)
             choose = select_start_nodes_fn or _environment_starts
             starts = unbatchify(choose(td, env, num_solutions), num_solutions)  # [B, S]
-        elif isinstance(strategy, Evaluate) and strategy.actions is not None:
-            num_solutions = strategy.actions.shape[1]
+        elif isinstance(strategy, Evaluate):
+            num_solutions = strategy.given().shape[1]
         else:
             num_solutions = strategy.num_samples
         solutions = expand_solutions(state, num_solutions)
@@ -171,14 +171,17 @@ class ConstructivePolicy(PretrainedMixin, nn.Module):
         rollout = self._decode(
             env, solutions, cache, strategy, starts, return_entropy, max_steps, num_steps
         )
-        if self.check_nan and bool(rollout.log_probs.isnan().any()):
+        log_probs = rollout.log_probs
+        if log_probs is None:
+            raise ConfigError("expected log-probabilities from the decode loop, got none")
+        if self.check_nan and bool(log_probs.isnan().any()):
             raise FloatingPointError(
                 f"expected finite log-probabilities from {type(self).__name__}, got NaN; lower the "
                 "learning rate, clip gradients or use a higher precision"
             )
-        out: dict[str, Any] = {"log_likelihood": rollout.log_probs}  # [B, S, T]
-        if return_sum_log_likelihood:
-            out["log_likelihood"] = _sum_steps(rollout.log_probs)
+        out: dict[str, Any] = {
+            "log_likelihood": log_probs.sum(-1) if return_sum_log_likelihood else log_probs
+        }  # [B, S] or [B, S, T]
         if calc_reward:
             width = rollout.actions.shape[1]
             final = solutions if width == num_solutions else expand_solutions(state, width)
@@ -197,7 +200,11 @@ class ConstructivePolicy(PretrainedMixin, nn.Module):
         return out
 
     def evaluate(
-        self, td: TensorDictBase, actions: Tensor, env: RL4COEnvBase | str | None = None, **options: Any
+        self,
+        td: TensorDictBase,
+        actions: Tensor,
+        env: RL4COEnvBase | str | None = None,
+        **options: Any,
     ) -> dict[str, Any]:
         """Log-likelihood, entropy and reward of given solutions, differentiable.
 
@@ -207,7 +214,7 @@ class ConstructivePolicy(PretrainedMixin, nn.Module):
             env: Environment, its name, or None for the policy's own.
             options: Further arguments of :meth:`forward`.
         """
-        return self(td, env, actions=actions, decode_type="evaluate", return_entropy=True, **options)
+        return self(td, env, actions=actions, return_entropy=True, **options)
 
     # ---------------------------------------------------------------- internals
 
@@ -235,7 +242,7 @@ class ConstructivePolicy(PretrainedMixin, nn.Module):
             )  # fmt: skip
         record = tuple(dict.fromkeys((*keys, "action_mask")))
         if isinstance(strategy, Evaluate):
-            rollout = walk(env, solutions, strategy.actions, record=record, forced=0)
+            rollout = walk(env, solutions, strategy.given(), record=record)
         else:
             with torch.no_grad():
                 rollout = decode(
@@ -294,7 +301,7 @@ def _sum_steps(values: Tensor | None) -> Tensor:
 
 
 def _select_best(out: dict[str, Any]) -> dict[str, Any]:
-    """The best of S solutions of each instance, as an axis of one: `[B, S, ...]` → `[B, 1, ...]`."""
+    """The best of each instance's solutions, as an axis of one: `[B, S, ...]` → `[B, 1, ...]`."""
     if "reward" not in out:
         raise ConfigError("expected calc_reward=True with select_best=True, got False")
     best = out["reward"].argmax(1, keepdim=True)  # [B, 1]

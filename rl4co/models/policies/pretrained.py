@@ -60,9 +60,7 @@ class PretrainedMixin:
         return folder
 
     @classmethod
-    def from_pretrained(
-        cls: type[P], folder: str | Path, device: torch.device | str = "cpu"
-    ) -> P:
+    def from_pretrained(cls: type[P], folder: str | Path, device: torch.device | str = "cpu") -> P:
         """The policy saved in `folder`, in evaluation mode."""
         config = read_config(folder)
         if config["class"] != cls.__name__:
@@ -73,7 +71,7 @@ class PretrainedMixin:
         policy = cls(**config["arguments"])
         assert isinstance(policy, nn.Module)
         _load_weights(policy, Path(folder) / WEIGHTS_FILE)
-        return policy.to(device).eval()  # type: ignore[return-value]
+        return policy.to(device).eval()
 
 
 def read_config(folder: str | Path) -> dict[str, Any]:

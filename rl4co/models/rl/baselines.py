@@ -187,9 +187,8 @@ class RolloutBaseline(REINFORCEBaseline):
             size = min(context.batch_size, self.dataset_size - start)
             batch = context.env.generator(size, rng=rng).to(context.device)
             td = context.env.reset(batch)
-            rewards.append(
-                (candidate.greedy_reward(td, context.env), self.frozen.greedy_reward(td, context.env))
-            )
+            ours = candidate.greedy_reward(td, context.env)
+            rewards.append((ours, self.frozen.greedy_reward(td, context.env)))
         ours, theirs = (torch.cat(column) for column in zip(*rewards, strict=True))
         p_value = improvement_p_value(ours, theirs)
         replaced = p_value < self.bl_alpha
@@ -270,7 +269,8 @@ class FrozenPolicy(nn.Module):
     @torch.no_grad()
     def greedy_reward(self, td: TensorDictBase, env: RL4COEnvBase) -> Tensor:
         """Rewards `[B]` of greedy solutions."""
-        return self.policy(td, env, phase="val", decode_type="greedy", return_actions=False)["reward"]
+        out = self.policy(td, env, phase="val", decode_type="greedy", return_actions=False)
+        return out["reward"]
 
 
 def improvement_p_value(candidate: Tensor, incumbent: Tensor) -> float:

@@ -52,7 +52,7 @@ def create_critic_from_actor(policy: nn.Module, **options: object) -> CriticNetw
     encoder = getattr(policy, "encoder", None)
     if encoder is None:
         raise UnsupportedError(
-            f"expected a policy with an encoder to build a critic from, got {type(policy).__name__}; "
-            "pass a CriticNetwork"
+            "expected a policy with an encoder to build a critic from, got "
+            f"{type(policy).__name__}; pass a CriticNetwork"
         )
     return CriticNetwork(copy.deepcopy(encoder), **options)  # type: ignore[arg-type]

@@ -18,7 +18,9 @@ def reinforce_loss(advantage: Tensor, log_likelihood: Tensor) -> Tensor:
         advantage: Reward minus baseline, any shape; treated as a constant.
         log_likelihood: Of the same shape.
     """
-    check_shapes(advantage=(advantage.flatten(), "B"), log_likelihood=(log_likelihood.flatten(), "B"))
+    check_shapes(
+        advantage=(advantage.flatten(), "B"), log_likelihood=(log_likelihood.flatten(), "B")
+    )
     return -(advantage.detach() * log_likelihood).mean()
 
 

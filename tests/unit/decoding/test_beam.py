@@ -68,7 +68,9 @@ def search(env, td, table, width, table_logits):
 
 def strip(actions: list[int], solutions) -> tuple[int, ...]:
     """A solution without padding: the prefix that is in the enumeration."""
-    (found,) = [s for s in solutions if tuple(actions[: len(s)]) == s and not any(actions[len(s) :])]
+    (found,) = [
+        s for s in solutions if tuple(actions[: len(s)]) == s and not any(actions[len(s) :])
+    ]
     return found
 
 

@@ -109,7 +109,9 @@ def instances(request, make_env):
 @both
 @pytest.mark.parametrize("network", NETWORKS)
 @pytest.mark.parametrize("decoding", ["samples", "multistart"])
-def test_replay_is_step_by_step_for_every_network(instances, make_policy, network, decoding, entropy):
+def test_replay_is_step_by_step_for_every_network(
+    instances, make_policy, network, decoding, entropy
+):
     env, td = instances
     policy = make_policy(env.name, **NETWORKS[network])
     assert_same(policy, td, env, entropy=entropy, **DECODINGS[decoding])

@@ -95,9 +95,7 @@ def test_greedy_decoding(problem, table_logits):
     """Actions and log-probabilities of every step; finished instances add nothing."""
     env, td, table, demands = problem
     out = decode(env, solutions_of(td, 1), table_logits(table), Greedy())
-    expected = [
-        reference_solution(table[b].tolist(), demands[b], most_likely) for b in range(3)
-    ]
+    expected = [reference_solution(table[b].tolist(), demands[b], most_likely) for b in range(3)]
     length = max(len(actions) for actions, _ in expected)
     assert out.actions.shape == (3, 1, length)
     assert out.forced == 0
@@ -200,18 +198,14 @@ def test_walk_records_what_the_policy_saw(problem, table_logits, forced):
 def test_evaluate_strategy_gives_the_log_probabilities_of_its_actions(problem, table_logits, rng):
     env, td, table, _ = problem
     made = decode(env, solutions_of(td, 4), table_logits(table), Sampling(rng=rng))
-    again = decode(
-        env, solutions_of(td, 4), table_logits(table), Evaluate(actions=made.actions)
-    )
+    again = decode(env, solutions_of(td, 4), table_logits(table), Evaluate(actions=made.actions))
     assert torch.equal(again.actions, made.actions)
     torch.testing.assert_close(again.log_probs, made.log_probs)
 
 
 def test_log_probabilities_on_request_only(problem, table_logits):
     env, td, table, _ = problem
-    out = decode(
-        env, solutions_of(td, 1), table_logits(table), Greedy(), with_log_probs=False
-    )
+    out = decode(env, solutions_of(td, 1), table_logits(table), Greedy(), with_log_probs=False)
     assert out.log_probs is None
     assert out.entropy is None
     assert out.trace == {}
@@ -278,9 +272,7 @@ def test_the_loop_looks_at_done_as_rarely_as_possible(monkeypatch):
     env, td = vehicles(0.6)
     looks = []
     original = module.all_finished
-    monkeypatch.setattr(
-        module, "all_finished", lambda *args: looks.append(1) or original(*args)
-    )
+    monkeypatch.setattr(module, "all_finished", lambda *args: looks.append(1) or original(*args))
     decode(env, solutions_of(td, 1), avoid_depot, Greedy())
     # Fewest 4, most 5: a look before step 5, and one at the end.
     assert len(looks) == 2

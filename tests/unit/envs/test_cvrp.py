@@ -290,8 +290,7 @@ def test_raw_demands_are_refused_with_a_remedy():
     ("value", "message"),
     [
         (float("nan"), "demand is finite, got 1 of 3 that break it (instances 1)"),
-        (-0.1, "demand is positive, got 1 of 3 that break it (instances 1)"),
-        (0.0, "demand is positive, got 1 of 3 that break it (instances 1)"),
+        (-0.1, "demand is not negative, got 1 of 3 that break it (instances 1)"),
         (1.01, "that break it (instances 1)"),
     ],
 )

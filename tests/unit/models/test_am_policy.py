@@ -75,7 +75,9 @@ def plain_logits(
     """
     key, value, logit_key = decoder.project_node_embeddings(hidden).chunk(3, -1)
     if changes is not None:
-        key, value, logit_key = (x + y for x, y in zip((key, value, logit_key), changes, strict=True))
+        key, value, logit_key = (
+            x + y for x, y in zip((key, value, logit_key), changes, strict=True)
+        )
     size, heads = DIM // HEADS, []
     for h in range(HEADS):
         part = slice(h * size, (h + 1) * size)
@@ -211,7 +213,7 @@ def test_context_that_forgets_its_state_keys_still_trains(env, td):
 
 
 class Clock(DynamicEmbedding):
-    """Adds learned vectors to the three projections, growing with the step and the node's number."""
+    """Adds learned vectors to the three projections, growing with step and node number."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -167,9 +167,7 @@ def normalised(x: Tensor, dims: tuple[int, ...]) -> Tensor:
     return (x - mean) / (variance + 1e-5).sqrt()
 
 
-@pytest.mark.parametrize(
-    ("name", "dims"), [("batch", (0, 1)), ("instance", (1,)), ("layer", (2,))]
-)
+@pytest.mark.parametrize(("name", "dims"), [("batch", (0, 1)), ("instance", (1,)), ("layer", (2,))])
 def test_normalisation_axes(name, dims, rng):
     """`[B, N, D]`: batch over B and N, instance over N, layer over D; then scale and shift."""
     layer = make_normalization(name, DIM)
@@ -178,9 +176,7 @@ def test_normalisation_axes(name, dims, rng):
     with torch.no_grad():
         layer.weight.copy_(scale)
         layer.bias.copy_(shift)
-    torch.testing.assert_close(
-        layer(x), normalised(x, dims) * scale + shift, atol=1e-4, rtol=1e-4
-    )
+    torch.testing.assert_close(layer(x), normalised(x, dims) * scale + shift, atol=1e-4, rtol=1e-4)
 
 
 def test_batch_normalisation_in_evaluation_uses_running_statistics(rng):

@@ -199,7 +199,9 @@ def test_class_outside_the_library(name, folder):
         load_pretrained(folder)
 
 
-@pytest.mark.parametrize("name", ["load_original_weights", "AttentionModel", "AttentionModelDecoder"])
+@pytest.mark.parametrize(
+    "name", ["load_original_weights", "AttentionModel", "AttentionModelDecoder"]
+)
 def test_public_names_that_are_no_policies(name, folder):
     """Names of the library that cannot be loaded from a folder are refused, not called."""
     edit_config(folder, **{"class": name})
@@ -235,28 +237,29 @@ def test_missing_files(folder, tmp_path):
         load_pretrained(folder)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "not json",
-        "[]",
-        "3",
-        '"text"',
-        "{}",
-        '{"format": "other-1"}',
-        '{"model_type": "bert", "hidden_size": 768}',
-        '{"format": "rl4co-policy-1"}',
-        '{"format": "rl4co-policy-1", "class": "AttentionModelPolicy"}',
-        '{"format": "rl4co-policy-1", "class": ["AttentionModelPolicy"], "arguments": {}}',
-        '{"format": "rl4co-policy-1", "class": "AttentionModelPolicy", "arguments": [1]}',
-        '{"format": "rl4co-policy-1", "class": "AttentionModelPolicy", "arguments": {"x": 1}}',
-        '{"format": "rl4co-policy-1", "class": "AttentionModelPolicy", "arguments": {"embed_dim": "a"}}',
-    ],
-)
-def test_foreign_configurations(text, folder):
+OURS = {"format": "rl4co-policy-1", "class": "AttentionModelPolicy", "arguments": {}}
+FOREIGN = {
+    "empty": "",
+    "text": "not json",
+    "list": "[]",
+    "number": "3",
+    "string": '"text"',
+    "object": "{}",
+    "another format": json.dumps({**OURS, "format": "other-1"}),
+    "another library": json.dumps({"model_type": "bert", "hidden_size": 768}),
+    "format only": json.dumps({"format": OURS["format"]}),
+    "no arguments": json.dumps({"format": OURS["format"], "class": OURS["class"]}),
+    "class is a list": json.dumps({**OURS, "class": ["AttentionModelPolicy"]}),
+    "arguments are a list": json.dumps({**OURS, "arguments": [1]}),
+    "unknown argument": json.dumps({**OURS, "arguments": {"x": 1}}),
+    "argument of another type": json.dumps({**OURS, "arguments": {"embed_dim": "a"}}),
+}
+
+
+@pytest.mark.parametrize("kind", FOREIGN)
+def test_foreign_configurations(kind, folder):
     """Any JSON that this library did not write is refused as a file format, whatever is missing."""
-    (folder / CONFIG_FILE).write_text(text)
+    (folder / CONFIG_FILE).write_text(FOREIGN[kind])
     for load in (load_pretrained, AttentionModelPolicy.from_pretrained):
         with pytest.raises(FileFormatError):
             load(folder)

@@ -105,13 +105,18 @@ class AttentionModelDecoder(AutoregressiveDecoder):
         if self.project_fixed_context is not None:
             graph_context = self.project_fixed_context(hidden.mean(1, keepdim=True))
         return DecoderCache(
-            context=self.context_embedding.prepare(hidden),
+            context=self._prepare_context(hidden),
             graph_context=graph_context,
             glimpse_key=self.pointer.split_heads(key).contiguous(),
             glimpse_value=self.pointer.split_heads(value).contiguous(),
             folded_key=folded_key,
             folded_bias=self._fold_bias(hidden),
         )
+
+    def _prepare_context(self, hidden: Tensor) -> Any:
+        """What the context embedding wants to keep; a plain module gets the node embeddings."""
+        prepare = getattr(self.context_embedding, "prepare", None)
+        return hidden if prepare is None else prepare(hidden)
 
     def _project(self, hidden: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Glimpse keys, glimpse values and folded logit keys `[B, N, D]` in one product.
@@ -120,12 +125,12 @@ class AttentionModelDecoder(AutoregressiveDecoder):
         """
         dim = hidden.shape[-1]
         projection = self.project_node_embeddings
-        weight = torch.cat(
-            [projection.weight[: 2 * dim], self.pointer.fold_output(projection.weight[2 * dim :].t()).t()]
-        )
-        bias = projection.bias
+        plain, logit = projection.weight.split([2 * dim, dim])
+        weight = torch.cat([plain, self.pointer.fold_output(logit.t()).t()])
+        bias: Tensor | None = projection.bias
         if bias is not None:
-            bias = torch.cat([bias[: 2 * dim], self.pointer.fold_output(bias[2 * dim :])])
+            plain, logit = bias.split([2 * dim, dim])
+            bias = torch.cat([plain, self.pointer.fold_output(logit)])
         key, value, folded_key = F.linear(hidden, weight, bias).chunk(3, dim=-1)
         return key, value, folded_key
 
@@ -136,7 +141,8 @@ class AttentionModelDecoder(AutoregressiveDecoder):
         dim, projection = hidden.shape[-1], self.project_node_embeddings
         bias = None if projection.bias is None else projection.bias[2 * dim :]
         logit_key = F.linear(hidden, projection.weight[2 * dim :], bias)  # [B, N, D]
-        return self.pointer.fold_bias(logit_key).unsqueeze(1)
+        score = self.pointer.fold_bias(logit_key)
+        return None if score is None else score.unsqueeze(1)
 
     def forward(self, state: Mapping[str, Tensor], cache: DecoderCache) -> Tensor:
         """Logits `[B, Q, N]`, neither clipped nor masked."""
@@ -158,6 +164,7 @@ class AttentionModelDecoder(AutoregressiveDecoder):
         self, query: Tensor, state: Mapping[str, Tensor], cache: DecoderCache
     ) -> Tensor:
         """Logits with keys and values of their own for every query."""
+        assert self.dynamic_embedding is not None
         key, value, logit_key = self.dynamic_embedding(state)  # [B, Q, N, D] each
         split = self.pointer.split_heads
         logit_key = logit_key.flatten(0, 1)  # [B * Q, N, D]

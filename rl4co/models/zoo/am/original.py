@@ -17,6 +17,8 @@ from torch import Tensor
 from rl4co.core.errors import FileFormatError, UnknownNameError
 from rl4co.models.zoo.am.policy import AttentionModelPolicy
 
+_UNREADABLE = (ValueError, EOFError, RuntimeError, pickle.UnpicklingError, zipfile.BadZipFile)
+
 #: Environments for which original weights were published.
 PROBLEMS = ("tsp", "cvrp", "sdvrp", "op", "pctsp", "spctsp")
 
@@ -70,7 +72,7 @@ def _read(path: Path) -> Mapping[str, Any]:
             with np.load(path, allow_pickle=False) as arrays:
                 return {key: torch.from_numpy(arrays[key]) for key in arrays.files}
         content = torch.load(path, map_location="cpu", weights_only=True)
-    except (ValueError, EOFError, RuntimeError, pickle.UnpicklingError, zipfile.BadZipFile) as error:
+    except _UNREADABLE as error:
         raise FileFormatError(
             f"expected an original .pt checkpoint or an .npz of its arrays, got {path} ({error})"
         ) from error

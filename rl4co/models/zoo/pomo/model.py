@@ -69,7 +69,9 @@ class POMO(REINFORCE):
         **kwargs: Any,
     ) -> None:
         if baseline != "shared":
-            raise ConfigError(f"expected baseline 'shared' for POMO, got {baseline!r}; use REINFORCE")
+            raise ConfigError(
+                f"expected baseline 'shared' for POMO, got {baseline!r}; use REINFORCE for others"
+            )
         policy = policy or AttentionModelPolicy(
             **{"env_name": env.name, **POLICY_DEFAULTS, **(policy_kwargs or {})}
         )

@@ -1,0 +1,63 @@
+"""The Python code of the documentation runs; shortened where it would train for hours."""
+
+from __future__ import annotations
+
+import re
+
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+BLOCK = re.compile(r"(<!-- not run: .+ -->\n)?```python\n(.*?)```", re.DOTALL)
+
+#: What is replaced so that a page runs in seconds.
+SHORTER = {
+    "num_loc=100": "num_loc=10",
+    "epochs=10, ": "epochs=1, limit_train_batches=2, limit_val_batches=1, logger=False, "
+    "enable_checkpointing=False, ",
+}
+#: Lines that need a file from elsewhere.
+NEEDS_FILES = "load_original_weights("
+
+LISTING = """\
+from rl4co.envs.routing import TSPEnv, TSPGenerator
+from rl4co.models import AttentionModelPolicy, POMO
+from rl4co.utils import RL4COTrainer
+# Instantiate generator and environment
+generator = TSPGenerator(num_loc=100, loc_distribution="uniform")
+env = TSPEnv(generator)
+# Create policy and RL model
+policy = AttentionModelPolicy(env_name=env.name)
+model = POMO(env, policy, batch_size=64)
+# Instantiate Trainer and fit
+trainer = RL4COTrainer(epochs=10, precision="16-mixed")
+trainer.fit(model)
+"""
+
+
+def blocks(page: Path) -> list[str]:
+    """Python blocks of a page, without those that say why they are not run."""
+    return [code for skipped, code in BLOCK.findall(page.read_text()) if not skipped]
+
+
+def test_the_papers_listing_is_printed_in_the_readme():
+    """Word for word, up to blank lines."""
+    first = blocks(ROOT / "README.md")[0]
+    assert "\n".join(line for line in first.splitlines() if line) + "\n" == LISTING
+
+
+@pytest.mark.filterwarnings("ignore:.*16-mixed.*")
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_code_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """All blocks of a page, one after the other in one namespace."""
+    monkeypatch.chdir(tmp_path)
+    namespace: dict[str, object] = {}
+    for code in blocks(page):
+        if NEEDS_FILES in code:
+            compile(code, str(page), "exec")
+            continue
+        for long, short in SHORTER.items():
+            code = code.replace(long, short)
+        exec(compile(code, str(page), "exec"), namespace)

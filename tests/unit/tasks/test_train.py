@@ -1,0 +1,365 @@
+"""Training from configurations: what a run gives, resuming, sweeps, mistakes, the command line."""
+
+from __future__ import annotations
+
+import csv
+import os
+import subprocess
+import sys
+import types
+
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+
+from omegaconf import OmegaConf
+
+from rl4co.core.errors import ConfigError, MissingDependencyError, UnknownNameError
+from rl4co.envs import TSPEnv
+from rl4co.models import POMO, AttentionModel
+from rl4co.tasks.instantiate import (
+    build,
+    get_metric_value,
+    get_pylogger,
+    instantiate_callbacks,
+    instantiate_env,
+    instantiate_loggers,
+    show_versions,
+)
+from rl4co.tasks.train import load_config, run, seed_run
+
+REPOSITORY = Path(__file__).resolve().parents[3]
+TINY = [
+    "trainer=cpu",
+    "trainer.max_epochs=1",
+    "+trainer.enable_progress_bar=false",
+    "+trainer.enable_model_summary=false",
+    "~callbacks.rich_progress_bar",
+    "~callbacks.model_summary",
+    "env.generator_params.num_loc=6",
+    "model.baseline=exponential",
+    "model.batch_size=4",
+    "model.val_batch_size=4",
+    "model.test_batch_size=4",
+    "model.train_data_size=8",
+    "model.val_data_size=4",
+    "model.test_data_size=4",
+    "+model.policy_kwargs={embed_dim: 16, num_heads: 2, num_encoder_layers: 1}",
+    "seed=1",
+]
+
+
+def tiny(folder: Path, *overrides: str):
+    """A configuration of a run that takes a moment."""
+    return load_config([*TINY, f"paths.output_dir={folder}", *overrides])
+
+
+def command(*arguments: str, cwd: Path, program: tuple[str, ...] = ("run.py",)):
+    """`python run.py ...` (or another program) in a process of its own."""
+    path = os.pathsep.join(filter(None, [str(REPOSITORY), os.environ.get("PYTHONPATH")]))
+    start = [str(REPOSITORY / program[0])] if program[0].endswith(".py") else list(program)
+    return subprocess.run(
+        [sys.executable, *start, *arguments],
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+        env={**os.environ, "PYTHONPATH": path, "COLUMNS": "200"},
+    )
+
+
+# ---------------------------------------------------------------- a run
+
+
+def test_run_gives_metrics_objects_and_files(tmp_path: Path):
+    """Training, validation and test metrics; checkpoints and a CSV file in the output folder."""
+    metrics, objects = run(tiny(tmp_path))
+    assert {"train/loss", "train/reward", "val/reward", "test/reward"} <= set(metrics)
+    assert all(isinstance(value, float) for value in metrics.values())
+    assert set(objects) == {"cfg", "env", "model", "callbacks", "logger", "trainer"}
+    assert isinstance(objects["model"], AttentionModel) and isinstance(objects["env"], TSPEnv)
+    assert objects["model"].run_seed == 1
+    assert (tmp_path / "checkpoints" / "last.ckpt").is_file()
+    assert (tmp_path / "checkpoints" / "epoch_000.ckpt").is_file()
+    rows = list(csv.DictReader((tmp_path / "csv" / "version_0" / "metrics.csv").open()))
+    assert any(row["val/reward"] for row in rows)
+    hparams = yaml.safe_load((tmp_path / "csv" / "version_0" / "hparams.yaml").read_text())
+    assert hparams["env"]["generator_params"]["num_loc"] == 6
+    trainable = sum(p.numel() for p in objects["model"].parameters())
+    assert hparams["model/params/total"] == trainable
+
+
+def test_run_is_reproducible(tmp_path: Path):
+    """The same seed gives the same numbers, another one does not."""
+    first = run(tiny(tmp_path / "a", "test=false"))[0]
+    again = run(tiny(tmp_path / "b", "test=false"))[0]
+    other = run(tiny(tmp_path / "c", "test=false", "seed=2"))[0]
+    assert first == again
+    assert first["train/reward"] != other["train/reward"]
+
+
+def test_configuration_is_not_modified(tmp_path: Path):
+    """The caller's configuration stays as it is."""
+    cfg = tiny(tmp_path, "train=false", "test=false", "+model_checkpoint.filename=other")
+    before = OmegaConf.to_yaml(cfg)
+    run(cfg)
+    assert OmegaConf.to_yaml(cfg) == before
+
+
+def test_train_and_test_can_be_left_out(tmp_path: Path):
+    """Neither, one, or the other."""
+    nothing, objects = run(tiny(tmp_path / "nothing", "train=false", "test=false"))
+    assert nothing == {} and objects["trainer"].global_step == 0
+    only_test = run(tiny(tmp_path / "test", "train=false"))[0]
+    assert set(only_test) == {"test/reward"}
+    only_train = run(tiny(tmp_path / "train", "test=false"))[0]
+    assert "val/reward" in only_train and "test/reward" not in only_train
+
+
+def test_resume_gives_the_numbers_of_an_uninterrupted_run(tmp_path: Path):
+    """Two epochs at once, or one and one more from its checkpoint."""
+    options = ["test=false", "trainer.max_epochs=2"]
+    whole = run(tiny(tmp_path / "whole", *options))
+    run(tiny(tmp_path / "first", "test=false"))
+    last = tmp_path / "first" / "checkpoints" / "last.ckpt"
+    rest = run(tiny(tmp_path / "rest", *options, f"ckpt_path={last}", "seed=77"))
+    assert rest[0] == whole[0]
+    weights = whole[1]["model"].state_dict()
+    for name, value in rest[1]["model"].state_dict().items():
+        assert torch.equal(value, weights[name]), name
+
+
+def test_checkpoint_can_be_tested_without_training(tmp_path: Path):
+    """`train=false ckpt_path=...` repeats the test of the run that wrote it."""
+    trained = run(tiny(tmp_path / "run"))[0]
+    best = tmp_path / "run" / "checkpoints" / "epoch_000.ckpt"
+    tested = run(tiny(tmp_path / "again", "train=false", f"ckpt_path={best}"))[0]
+    assert tested["test/reward"] == trained["test/reward"]
+
+
+def test_model_checkpoint_shorthand(tmp_path: Path):
+    """The paper's top-level `model_checkpoint` overrides the callback."""
+    run(tiny(tmp_path, "test=false", "+model_checkpoint.filename='best_{epoch:02d}'"))
+    assert (tmp_path / "checkpoints" / "best_00.ckpt").is_file()
+
+
+def test_no_logger_and_no_callbacks(tmp_path: Path):
+    """Both groups may be empty."""
+    overrides = [entry for entry in TINY if not entry.startswith("~")]
+    cfg = load_config(
+        [*overrides, "callbacks=none", "logger=none", "+trainer.enable_checkpointing=false",
+         f"paths.output_dir={tmp_path}"]
+    )  # fmt: skip
+    metrics, objects = run(cfg)
+    assert "test/reward" in metrics
+    assert objects["logger"] == [] and objects["callbacks"] == []
+
+
+def test_policies_get_plain_values(tmp_path: Path):
+    """No OmegaConf container reaches an object: a trained policy can be saved as JSON."""
+    overrides = [entry for entry in TINY if "policy_kwargs" not in entry]
+    cfg = load_config(
+        [*overrides, "model=reinforce", "model.policy.env_name=tsp", "+model.policy.embed_dim=16",
+         "+model.policy.num_heads=2", "train=false", "test=false", f"paths.output_dir={tmp_path}"]
+    )  # fmt: skip
+    _, objects = run(cfg)
+    assert type(objects["model"].optimizer_kwargs) is dict
+    assert type(objects["model"].lr_scheduler_kwargs["milestones"]) is list
+    objects["model"].policy.save_pretrained(tmp_path / "policy")
+
+
+# ---------------------------------------------------------------- objects from configurations
+
+
+def test_environment_by_name_or_by_class():
+    """`name` is for lookups and references; a class does not get it."""
+    by_name = {"_target_": "rl4co.envs.get_env", "name": "tsp"}
+    by_class = {"_target_": "rl4co.envs.TSPEnv", "name": "tsp", "generator_params": {"num_loc": 5}}
+    assert isinstance(instantiate_env(OmegaConf.create(by_name)), TSPEnv)
+    assert instantiate_env(OmegaConf.create(by_class)).generator.num_loc == 5
+
+
+def test_build_needs_a_target():
+    """A configuration without _target_ is refused."""
+    with pytest.raises(ConfigError, match="_target_"):
+        build(OmegaConf.create({"a": 1}))
+
+
+def test_errors_of_a_target_arrive_as_they_are(tmp_path: Path):
+    """Not wrapped in an error of Hydra."""
+    with pytest.raises(UnknownNameError, match="rollout"):
+        run(tiny(tmp_path, "model.baseline=rolout"))
+
+
+@pytest.mark.parametrize("function", [instantiate_callbacks, instantiate_loggers])
+def test_groups_of_objects(function):
+    """None and empty groups give nothing; an entry without target is a mistake."""
+    assert function(None) == []
+    assert function(OmegaConf.create({})) == []
+    with pytest.raises(ConfigError, match="_target_"):
+        function(OmegaConf.create({"wandb": {"project": "x"}}))
+
+
+class LoggerOfMissingPackage:
+    """Fails as Lightning's loggers do when their package is not installed."""
+
+    def __init__(self, save_dir: str) -> None:
+        raise ModuleNotFoundError("Requirement 'wandb' not met")
+
+
+def test_missing_logger_is_replaced_with_a_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+):
+    """A missing package costs no metrics: a CSV file, and the line to install it."""
+    module = types.SimpleNamespace(LoggerOfMissingPackage=LoggerOfMissingPackage)
+    monkeypatch.setitem(sys.modules, "test_loggers", module)
+    target = "test_loggers.LoggerOfMissingPackage"
+    cfg = OmegaConf.create({"wandb": {"_target_": target, "save_dir": str(tmp_path)}})
+    (logger,) = instantiate_loggers(cfg)
+    assert type(logger).__name__ == "CSVLogger"
+    assert str(tmp_path) in logger.log_dir
+    assert "pip install wandb" in caplog.text
+    with pytest.raises(MissingDependencyError, match="pip install 'wandb'"):
+        instantiate_loggers(cfg, strict=True)
+
+
+def test_metric_of_a_search():
+    """The metric that was asked for, or an error that lists what there is."""
+    assert get_metric_value({"val/reward": 1.5}, "val/reward") == 1.5
+    assert get_metric_value({}, None) is None
+    with pytest.raises(ConfigError, match="val/reward"):
+        get_metric_value({"val/reward": 1.5}, "val/rewards")
+
+
+def test_logger_of_other_processes_is_silent(monkeypatch: pytest.MonkeyPatch, caplog):
+    """In a distributed run only the first process speaks."""
+    log = get_pylogger("rl4co.test")
+    monkeypatch.setenv("LOCAL_RANK", "1")
+    log.warning("from the second process")
+    monkeypatch.setenv("LOCAL_RANK", "0")
+    log.warning("from the first process")
+    assert "second" not in caplog.text and "first" in caplog.text
+
+
+def test_drawn_seed_is_shared_with_other_processes(monkeypatch: pytest.MonkeyPatch):
+    """Processes started by this one get its seed; unrelated ones must be told."""
+    seed = seed_run(None)
+    assert torch.initial_seed() == seed
+    monkeypatch.setenv("LOCAL_RANK", "1")
+    assert seed_run(None) == seed
+    monkeypatch.delenv("RL4CO_DRAWN_SEED")
+    with pytest.raises(ConfigError, match="seed="):
+        seed_run(None)
+
+
+def test_show_versions(capsys: pytest.CaptureFixture[str]):
+    """One line per package, installed or not."""
+    show_versions()
+    out = capsys.readouterr().out
+    assert "torch : " in out and "Python : " in out
+
+
+# ---------------------------------------------------------------- configurations of one's own
+
+
+def test_own_folder_of_configurations(tmp_path: Path):
+    """An experiment in another folder is found and may build on packaged ones."""
+    folder = tmp_path / "mine" / "experiment"
+    folder.mkdir(parents=True)
+    (folder / "small.yaml").write_text(
+        "# @package _global_\n"
+        "defaults:\n  - override /model: pomo\n"
+        "env:\n  generator_params:\n    num_loc: 5\n"
+    )
+    cfg = load_config(["experiment=small"], config_dir=tmp_path / "mine")
+    assert cfg.env.generator_params.num_loc == 5
+    assert cfg.model._target_ == "rl4co.models.POMO"
+
+
+def test_experiment_without_package_line_is_refused(tmp_path: Path):
+    """Without its first line an experiment would change nothing; the error says which line."""
+    folder = tmp_path / "experiment"
+    folder.mkdir()
+    (folder / "lost.yaml").write_text("trainer:\n  max_epochs: 3\n")
+    cfg = load_config(
+        ["experiment=lost", f"paths.output_dir={tmp_path}"], config_dir=tmp_path
+    )
+    with pytest.raises(ConfigError, match="# @package _global_"):
+        run(cfg)
+
+
+# ---------------------------------------------------------------- the command line
+
+
+def _reward(folder: Path) -> str:
+    (file,) = folder.rglob("metrics.csv")
+    rows = list(csv.DictReader(file.open()))
+    return next(row["test/reward"] for row in rows if row["test/reward"])
+
+
+def test_run_py_and_the_command_do_the_same(tmp_path: Path):
+    """Same arguments, same files, same numbers; a folder of one's own is found."""
+    mine = tmp_path / "mine" / "experiment"
+    mine.mkdir(parents=True)
+    (mine / "tiny.yaml").write_text("# @package _global_\nmodel:\n  val_data_size: 2\n")
+    rewards = {}
+    programs = {"run": ("run.py",), "cli": ("-c", "from rl4co.cli import main; main()", "train")}
+    for name, program in programs.items():
+        cwd = tmp_path / name
+        cwd.mkdir()
+        result = command(
+            *TINY, "--config-dir", str(tmp_path / "mine"), "experiment=tiny", cwd=cwd,
+            program=program,
+        )  # fmt: skip
+        assert result.returncode == 0, result.stderr
+        assert "test/reward" in result.stdout
+        (folder,) = (cwd / "logs" / "train" / "runs").iterdir()
+        assert (folder / "checkpoints" / "last.ckpt").is_file()
+        rewards[name] = _reward(folder)
+    assert rewards["run"] == rewards["cli"]
+
+
+def test_sweep(tmp_path: Path):
+    """`-m` runs one job for each value, each in its folder and with its own seed."""
+    result = command("-m", *TINY[:-1], "seed=1,2", "hydra.sweep.dir=sweep", cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    jobs = [tmp_path / "sweep" / job for job in ("0", "1")]
+    assert all((job / "checkpoints" / "last.ckpt").is_file() for job in jobs)
+    assert _reward(jobs[0]) != _reward(jobs[1])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["experiment=exmple"], "Available options in 'experiment'"),
+        (["trainer.max_epoch=3"], "trainer.max_epoch"),
+        (["env.name=tps"], "did you mean 'tsp'"),
+        (["paths.log_dir=a_file"], "a folder that can be written to"),
+    ],
+)
+def test_mistakes_end_in_a_message(tmp_path: Path, arguments: list[str], message: str):
+    """Exit code 2 and what to do, no traceback."""
+    (tmp_path / "a_file").write_text("not a folder")
+    result = command(*TINY, *arguments, cwd=tmp_path)
+    assert result.returncode == 2
+    assert message in result.stderr and "Traceback" not in result.stderr
+
+
+def test_help_names_groups_and_examples(tmp_path: Path):
+    """`--help` lists the choices."""
+    result = command("--help", cwd=tmp_path)
+    assert result.returncode == 0
+    assert "experiment=quick" in result.stdout and "logger: " in result.stdout
+    assert not list(tmp_path.iterdir()), "help must not leave files behind"
+
+
+def test_pomo_is_what_the_group_says(tmp_path: Path):
+    """Another model of the zoo, through its group."""
+    overrides = [entry for entry in TINY if "baseline" not in entry]
+    cfg = load_config([*overrides, "model=pomo", "test=false", f"paths.output_dir={tmp_path}"])
+    metrics, objects = run(cfg)
+    assert isinstance(objects["model"], POMO)
+    assert "val/max_aug_reward" in metrics
