@@ -34,6 +34,7 @@ STEPS_PER_EPOCH = 10
 BATCH_SIZE = 64
 #: Share of the time after which the learning rate is divided by ten.
 DECAY_AT = 0.75
+NEAREST, LKH = "nearest neighbour", "optimal (LKH)"
 
 console = Console()
 
@@ -153,11 +154,11 @@ def compare(env: TSPEnv, policy: Any, instances: Any) -> tuple[list[tuple[str, f
         return result["actions"], -result["rewards"]
 
     add("random tour", lambda: env.solve(instances, solver="random"))
-    add("nearest neighbour", lambda: env.solve(instances, solver="nearest_neighbor"))
+    add(NEAREST, lambda: env.solve(instances, solver="nearest_neighbor"))
     add("model, greedy", lambda: by_policy("greedy"))
     add("model, all starts", lambda: by_policy("multistart_greedy"))
     add("model, all starts × 8", lambda: by_policy("multistart_greedy_augment_dihedral_8"))
-    add("optimal (LKH)", lambda: optimal_tours(env, instances))
+    add(LKH, lambda: optimal_tours(env, instances))
     return rows, tours
 
 
@@ -184,49 +185,49 @@ def in_common_order(tours: torch.Tensor) -> torch.Tensor:
 
 
 def draw_tours(env: TSPEnv, instances: Any, tours: dict, path: Path, columns: int = 4) -> None:
-    """Model above, optimum below, for a few instances."""
+    """The tours of the model above, the optimal ones below, for a few instances."""
     from matplotlib.figure import Figure
 
-    shown = {"model": tours["model, all starts × 8"]}
-    if "optimal (LKH)" in tours:
-        shown["optimal"] = tours["optimal (LKH)"]
-    figure = Figure(figsize=(3.1 * columns, 3.4 * len(shown)), layout="constrained")
-    grid = figure.subplots(len(shown), columns, squeeze=False)
+    names = [name for name in ("model, greedy", "model, all starts × 8", LKH) if name in tours]
+    figure = Figure(figsize=(3.0 * columns, 3.3 * len(names)), layout="constrained")
+    grid = figure.subplots(len(names), columns, squeeze=False)
     td = env.reset(instances)
-    for row, (name, (actions, lengths)) in zip(grid, shown.items(), strict=True):
-        for column, ax in enumerate(row):
-            title = f"{name}: {float(lengths[column]):.3f}"
-            tours_shown = in_common_order(actions)
-            env.render(td, tours_shown, index=column, ax=ax, title=title, numbers=False)
+    for row, name in zip(grid, names, strict=True):
+        actions, lengths = tours[name]
+        actions = in_common_order(actions)
+        for index, ax in enumerate(row):
+            best = min(float(tours[other][1][index]) for other in names)
+            gap = 100 * (float(lengths[index]) / best - 1)
+            title = f"{name}: {lengths[index]:.3f}" + (f" (+{gap:.1f} %)" if gap > 0.05 else "")
+            env.render(td, actions, index=index, ax=ax, numbers=False, title="")
+            ax.set_title(title, fontsize=10.5)
             ax.set(xlim=(-0.06, 1.06), ylim=(-0.06, 1.06), xticks=[], yticks=[])
-    figure.savefig(path, dpi=130)
+    figure.savefig(path, dpi=120)
 
 
-def draw_curve(curve: LearningCurve, rows: list[tuple[str, float, float]], path: Path) -> None:
-    """Mean tour length while training, between the classical methods."""
+def draw_curve(points: list[tuple[float, float]], levels: dict[str, float], path: Path) -> None:
+    """Mean tour length while training, between the classical methods on the same instances."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(8, 4.5), layout="constrained")
     ax = figure.subplots()
-    seconds, lengths = zip(*curve.points, strict=True)
+    seconds, lengths = zip(*points, strict=True)
     ax.plot(seconds, lengths, color="#1f6fb4", linewidth=2)
     middle = 2 * len(seconds) // 3
     ax.annotate(
         "model, greedy", (seconds[middle], lengths[middle]), (0, 10), textcoords="offset points",
         ha="center", color="#1f6fb4", weight="bold",
     )  # fmt: skip
-    known = {name: length for name, length, _ in rows}
-    lines = (("nearest neighbour", "#6b7485", 4), ("optimal (LKH)", "#e4572e", -13))
-    for name, color, offset in lines:
-        if name in known:
-            ax.axhline(known[name], color=color, linestyle="--", linewidth=1.2)
-            ax.annotate(
-                name, (0.99, known[name]), (0, offset), xycoords=("axes fraction", "data"),
-                textcoords="offset points", ha="right", color=color,
-            )  # fmt: skip
-    top = max(known["nearest neighbour"] * 1.25, lengths[min(2, len(lengths) - 1)])
+    for (name, level), color in zip(levels.items(), ("#6b7485", "#e4572e"), strict=False):
+        ax.axhline(level, color=color, linestyle="--", linewidth=1.2)
+        offset = 4 if name == NEAREST else -13
+        ax.annotate(
+            name, (0.99, level), (0, offset), xycoords=("axes fraction", "data"),
+            textcoords="offset points", ha="right", color=color,
+        )  # fmt: skip
     ax.set(xlabel="seconds of training", ylabel="mean tour length", xlim=(0, seconds[-1]))
-    ax.set_ylim(min(known.values()) * 0.96, top)
+    # The first, random tours are twice as long and would squeeze the rest.
+    ax.set_ylim(0.96 * min(*levels.values(), *lengths), 1.25 * levels[NEAREST])
     ax.grid(axis="y", color="#d9dde4", linewidth=0.8)
     ax.spines[["top", "right"]].set_visible(False)
     figure.savefig(path, dpi=130)
@@ -249,14 +250,16 @@ def main() -> None:
     env = TSPEnv(TSPGenerator(num_loc=args.num_loc))
     validation = env.dataset(200, phase="val").data
     test = env.dataset(args.instances, phase="test").data
+    levels = {NEAREST: float(env.solve(validation, solver="nearest_neighbor")[1].mean())}
     reference = optimal_tours(env, validation)
-    optimum = None if reference is None else float(reference[1].mean())
+    if reference is not None:
+        levels[LKH] = float(reference[1].mean())
 
-    policy, curve = train(env, args.seconds, validation, optimum)
+    policy, curve = train(env, args.seconds, validation, levels.get(LKH))
     rows, tours = compare(env, policy, test)
     print_table(rows, args.instances, args.num_loc)
     draw_tours(env, test, tours, args.out / "tours.png")
-    draw_curve(curve, rows, args.out / "learning_curve.png")
+    draw_curve(curve.points, levels, args.out / "learning_curve.png")
     console.print(f"pictures: {args.out}/tours.png, {args.out}/learning_curve.png", highlight=False)
 
 

@@ -212,6 +212,8 @@ class RL4COEnvBase(EnvBase):
         reward = self._step_reward(state, action, changes)
         if reward is not None:
             changes["reward"] = reward
+        if "i" not in changes:
+            changes["i"] = state["i"] + 1
         new_state = {**state, **changes, "action": action}
         new_state["action_mask"] = self._action_mask(new_state)
         return new_state
@@ -404,7 +406,8 @@ class RL4COEnvBase(EnvBase):
         instance = dict(td.to(self.device).items())
         done = torch.zeros(*batch, 1, dtype=torch.bool, device=self.device)
         extras = {k: v for k, v in instance.items() if k not in self.instance_shapes}
-        state = {**extras, **self._init_state(instance), "done": done, "terminated": done}
+        state = {"i": done.long(), **extras, **self._init_state(instance)}
+        state.update(done=done, terminated=done)
         if self._torchrl_mode:
             steps = self.step_bounds(state)[1]
             state["solution"] = torch.zeros(*batch, steps, dtype=torch.int64, device=self.device)

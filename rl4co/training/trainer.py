@@ -43,11 +43,11 @@ from rl4co.training.resume import ExactResume
 _MATMUL_PRECISIONS = ("highest", "high", "medium")
 _HALF_PRECISIONS = ("16-mixed", "16-true", "16", 16)
 
-#: Lightning's advice that does not apply here: batches come from one index operation or straight
-#: from the generator, and a frozen baseline is in evaluation mode on purpose.
+#: Advice that does not apply here: a frozen baseline is in evaluation mode on purpose, and what
+#: Lightning calls in torch is its own affair.
 _NEEDLESS_ADVICE = (
-    r"The '.*_dataloader' does not have many workers",
     r"Found \d+ module\(s\) in eval mode at the start of training",
+    r"`isinstance\(treespec, LeafSpec\)` is deprecated",
 )
 
 

@@ -38,7 +38,7 @@ from rl4co.models.rl.checkpointing import (
     describe_model,
     load_model,
 )
-from rl4co.models.rl.loader import TrainLoader
+from rl4co.models.rl.loader import EvalLoader, TrainLoader
 
 M = TypeVar("M", bound="RL4COLitModule")
 
@@ -142,6 +142,7 @@ class RL4COLitModule(L.LightningModule):
             if phase not in _DEFAULT_METRICS:
                 raise UnknownNameError("phase in metrics", phase, _DEFAULT_METRICS)
         self.log_on_step = log_on_step
+        self._totals: dict[str, tuple[Tensor, int]] = {}
         self.run_seed = torch.initial_seed() % 2**63 if seed is None else seed
 
     #: Metrics that a method logs on top of (or instead of) the defaults.
@@ -196,8 +197,8 @@ class RL4COLitModule(L.LightningModule):
     ) -> dict[str, Any]:
         """Logs the metrics of a phase as `phase/name` and returns them with the loss.
 
-        With several validation or test sets each is logged as `phase/set/name`, and their average
-        as `phase/name`.
+        With several validation or test sets each is logged as `phase/set/name`, and the mean over
+        all their instances as `phase/name`.
         """
         values = {
             name: out[name].detach().float().mean()
@@ -214,13 +215,28 @@ class RL4COLitModule(L.LightningModule):
         names = self.set_names(phase)
         for name, value in values.items():
             visible = name in ("reward", "loss")
-            self.log(f"{phase}/{name}", value, prog_bar=visible and len(names) < 2, **options)
-            if len(names) > 1:
-                self.log(
-                    f"{phase}/{names[dataloader_idx]}/{name}", value, prog_bar=visible, **options
-                )
+            if len(names) < 2:
+                self.log(f"{phase}/{name}", value, prog_bar=visible, **options)
+                continue
+            self.log(f"{phase}/{names[dataloader_idx]}/{name}", value, prog_bar=visible, **options)
+            total, size = self._totals.get(name, (torch.zeros_like(value), 0))
+            self._totals[name] = (total + batch_size * value, size + batch_size)
         # Lightning differentiates "loss", so the logged copy must not replace it.
         return {**values, **({"loss": out["loss"]} if "loss" in out else {})}
+
+    def _log_totals(self, phase: str) -> None:
+        """Means over several sets; Lightning does not add up what different loaders log."""
+        for name, (total, size) in self._totals.items():
+            self.log(f"{phase}/{name}", total / size, batch_size=size, sync_dist=True)
+        self._totals.clear()
+
+    def on_validation_epoch_end(self) -> None:
+        """Lightning's hook."""
+        self._log_totals("val")
+
+    def on_test_epoch_end(self) -> None:
+        """Lightning's hook."""
+        self._log_totals("test")
 
     def set_names(self, phase: str) -> list[str]:
         """Names of the data sets of a phase."""
@@ -238,6 +254,7 @@ class RL4COLitModule(L.LightningModule):
     def setup(self, stage: str | None = None) -> None:
         """Agrees on the seed and mode of training; loads or generates validation and test sets."""
         self.run_seed = self.trainer.strategy.broadcast(self.run_seed)
+        self._totals.clear()
         if stage == "fit":
             # Lightning trains modules in the mode they are in, and pretrained policies come in
             # evaluation mode.
@@ -286,11 +303,11 @@ class RL4COLitModule(L.LightningModule):
         cast(ShardedBatchSampler, loader.sampler).set_epoch(epoch)
         return loader
 
-    def val_dataloader(self) -> list[DataLoader[Any]]:
+    def val_dataloader(self) -> list[EvalLoader]:
         """One loader per validation set."""
         return self._loaders("val", self.val_batch_size)
 
-    def test_dataloader(self) -> list[DataLoader[Any]]:
+    def test_dataloader(self) -> list[EvalLoader]:
         """One loader per test set."""
         return self._loaders("test", self.test_batch_size)
 
@@ -298,15 +315,14 @@ class RL4COLitModule(L.LightningModule):
         data = self.env.dataset(self.data_sizes[phase], phase=phase)
         return data if isinstance(data, dict) else {phase: data}
 
-    def _loaders(self, phase: str, batch_size: int) -> list[DataLoader[Any]]:
+    def _loaders(self, phase: str, batch_size: int) -> list[EvalLoader]:
+        options: dict[str, Any] = {
+            "num_workers": self.dataloader_num_workers,
+            "rank": self.global_rank,
+            "world_size": self.trainer.world_size,
+        }
         return [
-            make_dataloader(
-                dataset,
-                batch_size,
-                num_workers=self.dataloader_num_workers,
-                rank=self.global_rank,
-                world_size=self.trainer.world_size,
-            )
+            EvalLoader(make_dataloader(dataset, batch_size, **options))
             for dataset in self._datasets[phase].values()
         ]
 

@@ -108,7 +108,7 @@ def check_weights(model: nn.Module, weights: Mapping[str, Any], name: str) -> No
         more = f"; {len(wrong) - 4} more" if len(wrong) > 4 else ""
         shown = "; ".join(sorted(wrong)[:4]) + more
         raise FileFormatError(
-            f"expected a checkpoint of this {type(model).__name__}, got one of a {name} with other "
+            f"expected a checkpoint of this {type(model).__name__}, got one of {name} with other "
             f"weights ({shown}); build the model with the arguments of the interrupted run, or use "
             "load_from_checkpoint"
         )
@@ -321,7 +321,7 @@ def _rebuild_arguments(
         wanted = ", ".join(f"{name}=..." for name in missing)
         reasons = "; ".join(f"{name} was {what}" for name, what in missing.items())
         raise ConfigError(
-            f"expected plain constructor arguments in {source} to rebuild a {record['class']}, got "
+            f"expected plain constructor arguments in {source} to rebuild {record['class']}, got "
             f"others ({reasons}); pass them: load_from_checkpoint(path, {wanted})"
         )
     return arguments
@@ -344,7 +344,7 @@ def _model_class(cls: type[M], name: str, source: Any) -> Any:
         candidate = resolve(zoo[name], name) if name in zoo else None
         if not (isinstance(candidate, type) and issubclass(candidate, cls)):
             raise FileFormatError(
-                f"expected a checkpoint of a {cls.__name__} in {source}, got one of a {name}; use "
+                f"expected a checkpoint of {cls.__name__} in {source}, got one of {name}; use "
                 f"{name}.load_from_checkpoint, or RL4COLitModule.load_from_checkpoint for any model"
             )
         return candidate

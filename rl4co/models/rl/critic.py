@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import inspect
 
 from tensordict import TensorDictBase
 from torch import Tensor, nn
@@ -47,7 +48,8 @@ def create_critic_from_actor(policy: nn.Module, **options: object) -> CriticNetw
 
     Args:
         policy: Policy with an `encoder` that gives node embeddings.
-        options: Further arguments of :class:`CriticNetwork`.
+        options: Further arguments of :class:`CriticNetwork`; `embed_dim` is the policy's unless it
+            is given.
     """
     encoder = getattr(policy, "encoder", None)
     if encoder is None:
@@ -55,4 +57,13 @@ def create_critic_from_actor(policy: nn.Module, **options: object) -> CriticNetw
             "expected a policy with an encoder to build a critic from, got "
             f"{type(policy).__name__}; pass a CriticNetwork"
         )
-    return CriticNetwork(copy.deepcopy(encoder), **options)  # type: ignore[arg-type]
+    arguments = {"embed_dim": _embed_dim(policy), **options}
+    return CriticNetwork(copy.deepcopy(encoder), **arguments)  # type: ignore[arg-type]
+
+
+def _embed_dim(policy: nn.Module) -> int:
+    """Embedding size that a policy was built with, or the default of its class."""
+    given = getattr(policy, "_init_arguments", {}).get("embed_dim")
+    parameter = inspect.signature(type(policy).__init__).parameters.get("embed_dim")
+    default = parameter.default if parameter is not None else None
+    return next((size for size in (given, default) if isinstance(size, int)), 128)

@@ -1,4 +1,8 @@
-"""The loader of training batches: it follows the trainer through epochs and over restarts."""
+"""Loaders as Lightning sees them.
+
+They are not `DataLoader` objects: Lightning rebuilds those (to shard them, to overfit) and does not
+know that an item of the library's samplers is a whole batch.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,23 @@ from typing import Any
 
 from tensordict import TensorDict
 from torch.utils.data import DataLoader
+
+
+class EvalLoader:
+    """The batches of a data set, in order.
+
+    Args:
+        loader: Loader of these batches.
+    """
+
+    def __init__(self, loader: DataLoader[Any]) -> None:
+        self.loader, self.dataset = loader, loader.dataset
+
+    def __len__(self) -> int:
+        return len(self.loader)
+
+    def __iter__(self) -> Iterator[TensorDict]:
+        return iter(self.loader)
 
 
 class TrainLoader:

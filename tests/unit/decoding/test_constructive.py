@@ -408,3 +408,19 @@ def test_nan_check_can_be_switched_off(make_env, make_policy):
         policy.decoder.project_node_embeddings.weight.fill_(math.nan)
     out = policy(env.reset(batch_size=2), env, phase="test", calc_reward=False)
     assert bool(out["log_likelihood"].isnan().all())
+
+
+@pytest.mark.parametrize("decoding", DECODINGS)
+@pytest.mark.parametrize("grad", [True, False], ids=["grad", "no-grad"])
+def test_mixed_precision(setup, decoding, grad):
+    """Networks may compute with 8 bits; likelihoods and entropies are sums and stay in float32."""
+    env, policy, td = setup
+    entropy = decoding != "beam_search"
+    with torch.autocast("cpu", dtype=torch.bfloat16), torch.set_grad_enabled(grad):
+        out = policy(td, env, return_entropy=entropy, **DECODINGS[decoding])
+    for key in ("log_likelihood", "reward", *(["entropy"] if entropy else [])):
+        assert out[key].dtype == torch.float32, key
+        assert bool(out[key].isfinite().all())
+    if grad:
+        out["log_likelihood"].sum().backward()
+        assert all(bool(p.grad.isfinite().all()) for p in policy.parameters())

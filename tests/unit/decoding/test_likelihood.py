@@ -93,18 +93,32 @@ def test_strided_arguments():
     assert not bool(logits.grad[:, 1::2].any())
 
 
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float64])
-def test_other_precisions(dtype):
-    """Computed in single precision; gradients in the precision of the logits."""
+@pytest.mark.parametrize(
+    ("dtype", "result", "tolerance"),
+    [
+        (torch.bfloat16, torch.float32, 1e-5),
+        (torch.float16, torch.float32, 1e-5),
+        (torch.float64, torch.float64, 1e-12),
+    ],
+    ids=str,
+)
+def test_other_precisions(dtype, result, tolerance):
+    """Computed in single precision at least; gradients in the precision of the logits."""
     logits, mask, actions = example(9, 6)
     other = logits.detach().to(dtype).requires_grad_()
     out = chosen_log_prob(other, mask, actions, 10.0)
-    assert out.dtype == torch.float32
-    torch.testing.assert_close(
-        out.double(), plain(other.detach(), mask, actions, 10.0), atol=1e-4, rtol=1e-4
-    )
+    assert out.dtype == result
+    expected = plain(other.detach(), mask, actions, 10.0)
+    torch.testing.assert_close(out.double(), expected, atol=tolerance, rtol=tolerance)
     out.sum().backward()
     assert other.grad.dtype == dtype
+
+
+def test_numerical_gradient():
+    """Finite differences in double precision."""
+    logits, mask, actions = example(4, 5)
+    logits = logits.detach().double().requires_grad_()
+    assert torch.autograd.gradcheck(lambda x: chosen_log_prob(x, mask, actions, 3.0), logits)
 
 
 def test_forced_and_forbidden_actions():

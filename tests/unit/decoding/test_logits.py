@@ -252,19 +252,22 @@ def test_forbidden_actions_are_never_drawn(num_actions, rng):
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16])
-@pytest.mark.parametrize("uniform", ["largest", "smallest"])
+@pytest.mark.parametrize("uniform", ["largest", "one", "smallest"])
 def test_extreme_uniform_numbers(monkeypatch, dtype, uniform):
-    """The largest number below 1 stays among the possible entries, and so does 0.
+    """The largest number below 1 stays among the possible entries, and so do 1 itself and 0.
 
     Rounding of the cumulative sum must not reach the forbidden entries behind the last possible
     one; forbidden entries at the front have an interval of length zero.
     """
-    value = 1.0 - torch.finfo(dtype).eps / 2 if uniform == "largest" else 0.0
-    monkeypatch.setattr(torch, "rand", lambda *size, **_: torch.full(size, value, dtype=dtype))
-    generator = torch.Generator().manual_seed(5)
-    weights = torch.randn(500, 40, generator=generator).exp().to(dtype)
+
+    def rand(*size, dtype, **_):
+        value = {"largest": 1.0 - torch.finfo(dtype).eps / 2, "one": 1.0, "smallest": 0.0}
+        return torch.full(size, value[uniform], dtype=dtype)
+
+    weights = torch.randn(500, 40, generator=torch.Generator().manual_seed(5)).exp().to(dtype)
     weights[:, :3] = 0
     weights[:, 30:] = 0
+    monkeypatch.setattr(torch, "rand", rand)
     draws = sample_weights(weights)
     if uniform == "smallest":
         assert draws.tolist() == [3] * 500
@@ -273,6 +276,23 @@ def test_extreme_uniform_numbers(monkeypatch, dtype, uniform):
         # In double precision the largest number means the last possible entry.
         if dtype == torch.float64:
             assert draws.tolist() == [29] * 500
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_low_precision_does_not_bias_the_draws(dtype, rng):
+    """A uniform choice among 500: sums with 8 or 11 bits would never get past the first entries."""
+    draws = sample_actions(torch.zeros(50_000, 500, dtype=dtype), rng)
+    assert p_value(draws, [1.0] * 500) > 1e-3
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_low_precision_logits_are_filtered_in_single_precision(dtype):
+    """Log-probabilities are sums of small numbers; eight bits are not enough for them."""
+    logits = torch.tensor([0.5, -1.25, 2.0, 0.0], dtype=dtype)  # exact in both types
+    mask = torch.tensor([True, True, True, False])
+    out = process_logits(logits, mask, tanh_clipping=10.0, temperature=0.7)
+    expected = process_logits(logits.float(), mask, tanh_clipping=10.0, temperature=0.7)
+    assert torch.equal(out, expected)
 
 
 def test_certain_action_is_always_drawn(rng):

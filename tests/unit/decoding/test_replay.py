@@ -52,9 +52,12 @@ def step_by_step(policy: AttentionModelPolicy) -> AttentionModelPolicy:
 
 
 def weighted_loss(values: Tensor) -> Tensor:
-    """A loss in which every row counts differently, so that mixed-up rows change gradients."""
+    """A loss in which every row counts differently, so that mixed-up rows change gradients.
+
+    Divided by the root of their number, so that gradients are of the order of one.
+    """
     weight = torch.linspace(-1.0, 1.0, values.numel()).view_as(values)
-    return (weight * values).sum()
+    return (weight * values).sum() / values.numel() ** 0.5
 
 
 def assert_same(policy, td, env, *, entropy: bool, **settings) -> None:
@@ -125,6 +128,15 @@ def test_replay_is_step_by_step_for_every_strategy(instances, make_policy, decod
 
 
 @both
+@pytest.mark.parametrize("name", ["tsp", "cvrp"])
+def test_large_replays(name, make_env, make_policy, entropy):
+    """Hundreds of queries per instance, for which other kernels may be chosen than for a step."""
+    env = make_env(name, 20)
+    td = env.reset(batch_size=24)
+    assert_same(make_policy(name), td, env, entropy=entropy, decode_type="multistart_sampling")
+
+
+@both
 @pytest.mark.parametrize("chunk", [1, 7, 1000])
 @pytest.mark.parametrize("decoding", ["samples", "multistart"])
 def test_replay_in_pieces(instances, make_policy, chunk, decoding, entropy):
@@ -143,6 +155,24 @@ def test_evaluation_is_step_by_step(instances, make_policy, chunk, entropy):
     with torch.no_grad():
         actions = policy(td, env, decode_type="sampling", num_samples=2)["actions"]
     assert_same(policy, td, env, entropy=entropy, actions=actions)
+
+
+@pytest.mark.parametrize("decoding", ["samples", "multistart"])
+def test_replay_in_double_precision(instances, make_policy, decoding):
+    """Without rounding the two roads agree to twelve digits."""
+    env, td = instances
+    td = td.apply(lambda x: x.double() if x.is_floating_point() else x)
+    fast = make_policy(env.name).double()
+    slow = step_by_step(fast)
+    outs = []
+    for policy in (fast, slow):
+        settings = {"rng": torch.Generator().manual_seed(3), **DECODINGS[decoding]}
+        outs.append(policy(td, env, **settings)["log_likelihood"])
+        weighted_loss(outs[-1]).backward()
+    assert outs[0].dtype == torch.float64
+    torch.testing.assert_close(*outs, atol=1e-10, rtol=1e-10)
+    for ours, theirs in zip(fast.parameters(), slow.parameters(), strict=True):
+        torch.testing.assert_close(ours.grad, theirs.grad, atol=1e-10, rtol=1e-8)
 
 
 # ---------------------------------------------------------------- the road that is taken

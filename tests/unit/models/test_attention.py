@@ -102,15 +102,70 @@ def test_multi_head_attention(bias, masked, mask, rng):
         torch.testing.assert_close(out[b], expected, atol=1e-5, rtol=1e-5)
 
 
-@torch.no_grad()
-@pytest.mark.parametrize("num_nodes", [3, 30, 60, 130])
-def test_attention_function_does_not_matter(num_nodes, rng):
-    """The default is as good as the written-out reference for few nodes and for many."""
+def batched_attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
+    """All heads at once by standard operations, in double precision."""
+    q, k, v = q.double(), k.double(), v.double()
+    scores = torch.einsum("bhqd,bhnd->bhqn", q, k) / math.sqrt(q.shape[-1])
+    if mask is not None:
+        scores = scores.masked_fill(~mask.unsqueeze(1), -math.inf)
+    return torch.einsum("bhqn,bhnd->bhqd", scores.softmax(-1), v)
+
+
+# Which kernel is fastest depends on the size and on gradients; the numbers must not. The sizes
+# below are from next to nothing to more than four million scores.
+@pytest.mark.parametrize(("batch", "num_nodes"), [(2, 3), (4, 40), (3, 130), (4, 600)])
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("grad", [True, False], ids=["grad", "no-grad"])
+def test_every_size_takes_a_correct_road(batch, num_nodes, masked, grad, rng):
+    """Values, and gradients of input and weights, against double precision."""
     layer = MultiHeadAttention(DIM, HEADS)
-    reference = MultiHeadAttention(DIM, HEADS, sdpa_fn=scaled_dot_product_attention_simple)
-    reference.load_state_dict(layer.state_dict())
-    x = torch.randn(2, num_nodes, DIM, generator=rng)
-    torch.testing.assert_close(layer(x), reference(x), atol=1e-5, rtol=1e-5)
+    x = torch.randn(batch, num_nodes, DIM, generator=rng, requires_grad=grad)
+    allowed = None
+    if masked:
+        allowed = torch.rand(batch, num_nodes, num_nodes, generator=rng) < 0.5
+        allowed |= torch.eye(num_nodes, dtype=torch.bool)
+    with torch.set_grad_enabled(grad):
+        out = layer(x, allowed)
+        qkv = F.linear(x.double(), layer.Wqkv.weight.double(), layer.Wqkv.bias.double())
+        q, k, v = qkv.unflatten(-1, (3, HEADS, -1)).permute(2, 0, 3, 1, 4)  # [B, H, N, d] each
+        heads = batched_attention(q, k, v, allowed).transpose(1, 2).flatten(2)  # [B, N, D]
+        expected = F.linear(heads, layer.out_proj.weight.double(), layer.out_proj.bias.double())
+    torch.testing.assert_close(out.double(), expected, atol=1e-5, rtol=1e-5)
+    if not grad:
+        return
+    weight = torch.randn(out.shape, generator=rng)
+    learning = (x, *layer.parameters())
+    ours = torch.autograd.grad((weight * out).mean(), learning)
+    theirs = torch.autograd.grad((weight * expected).mean(), learning)
+    for mine, reference in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(mine, reference, atol=1e-6, rtol=1e-3)
+
+
+@pytest.mark.parametrize(("batch", "queries"), [(2, 3), (4, 60), (40, 60)])
+@pytest.mark.parametrize("grad", [True, False], ids=["grad", "no-grad"])
+def test_glimpses_of_every_size(batch, queries, grad, rng):
+    """The same for the glimpse of a decoder: many queries, each with its own mask."""
+    num_nodes = 40
+    pointer = PointerAttention(DIM, HEADS)
+    query, key, value = (
+        torch.randn(batch, n, DIM, generator=rng, requires_grad=grad)
+        for n in (queries, num_nodes, num_nodes)
+    )
+    allowed = torch.rand(batch, queries, num_nodes, generator=rng) < 0.3
+    allowed[..., 0] |= ~allowed.any(-1)
+    before = allowed.clone()
+    with torch.set_grad_enabled(grad):
+        split = pointer.split_heads
+        out = pointer.glimpse(query, split(key), split(value), allowed)
+        heads = batched_attention(split(query), split(key), split(value), allowed)
+        expected = heads.transpose(1, 2).flatten(2)
+    torch.testing.assert_close(out.double(), expected, atol=1e-5, rtol=1e-5)
+    assert torch.equal(allowed, before)
+    if grad:
+        weight = torch.randn(out.shape, generator=rng)
+        ours = torch.autograd.grad((weight * out).sum(), (query, key, value))
+        theirs = torch.autograd.grad((weight * expected).sum(), (query, key, value))
+        torch.testing.assert_close(ours, theirs, atol=1e-4, rtol=1e-4)
 
 
 def test_custom_attention_function_is_used(mask, rng):

@@ -46,7 +46,7 @@ TINY = [
     "model.train_data_size=8",
     "model.val_data_size=4",
     "model.test_data_size=4",
-    "+model.policy_kwargs={embed_dim: 16, num_heads: 2, num_encoder_layers: 1}",
+    "model.policy_kwargs={embed_dim: 16, num_heads: 2, num_encoder_layers: 1}",
     "seed=1",
 ]
 
@@ -311,7 +311,7 @@ def test_run_py_and_the_command_do_the_same(tmp_path: Path):
         cwd = tmp_path / name
         cwd.mkdir()
         result = command(
-            *TINY, "--config-dir", str(tmp_path / "mine"), "experiment=tiny", cwd=cwd,
+            "--config-dir", str(tmp_path / "mine"), *TINY, "experiment=tiny", cwd=cwd,
             program=program,
         )  # fmt: skip
         assert result.returncode == 0, result.stderr

@@ -94,7 +94,7 @@ def test_processes_stay_together(case: str, seen: dict[str, list[Any]]) -> None:
 
 @pytest.mark.slow
 def test_training_data_is_disjoint(program: ModuleType, seen: dict[str, list[Any]]) -> None:
-    """Each process generates its own half: 24 instances as 2 batches of 6 in each of 2 processes."""
+    """Each process generates its own half: 24 instances are 2 batches of 6 in either process."""
     model = program.make_model("no")
     for rank, process in enumerate(seen["no"]):
         shard = GeneratedDataset(

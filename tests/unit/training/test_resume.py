@@ -228,7 +228,7 @@ def test_counters_of_a_finished_epoch() -> None:
         "epoch_progress": {"current": dict(tracker), "total": dict(tracker)},
         "epoch_loop.batch_progress": {
             "current": dict(batches),
-            "total": {key: 8 for key in batches},
+            "total": dict.fromkeys(batches, 8),
             "is_last_batch": True,
         },
     }
@@ -236,7 +236,7 @@ def test_counters_of_a_finished_epoch() -> None:
     assert loops["epoch_progress"]["current"]["completed"] == 2
     assert loops["epoch_loop.batch_progress"] == {
         "current": {"ready": 0, "started": 0, "processed": 0, "completed": 0},
-        "total": {key: 8 for key in batches},
+        "total": dict.fromkeys(batches, 8),
         "is_last_batch": False,
     }
 

@@ -18,8 +18,9 @@ from lightning.pytorch.plugins import MixedPrecision
 from lightning.pytorch.strategies import DDPStrategy
 
 from rl4co.core.errors import ConfigError, UnknownNameError
+from rl4co.data import save_tensordict_to_npz
 from rl4co.envs.routing import TSPEnv, TSPGenerator
-from rl4co.models import POMO, AttentionModelPolicy
+from rl4co.models import POMO, AttentionModel, AttentionModelPolicy
 from rl4co.training import RL4COProgressBar, RL4COTrainer
 from rl4co.training.trainer import count_devices, device_type
 
@@ -280,3 +281,25 @@ def test_evaluation_needs_no_training(runs: ModuleType, tmp_path: Path) -> None:
     reward = model.policy.eval()(td, model.env, phase="test")["reward"].mean()
     assert results[0][0]["test/reward"] == pytest.approx(float(reward), abs=1e-6)
     assert "val/reward" in runs.make_trainer(tmp_path).validate(model, verbose=False)[0]
+
+
+def test_several_validation_sets(runs: ModuleType, tmp_path: Path) -> None:
+    """Each set has its own metric; the common one is the mean over all instances of all sets."""
+    for name, size in (("small", 3), ("large", 9)):
+        instances = TSPGenerator(num_loc=6)(size, rng=torch.Generator().manual_seed(size))
+        save_tensordict_to_npz(instances, tmp_path / f"{name}.npz")
+    env = TSPEnv(
+        generator_params={"num_loc": 6}, data_dir=tmp_path, val_file=["small.npz", "large.npz"]
+    )
+    model = AttentionModel(env, policy=runs.make_policy(), baseline="mean", **runs.SIZES)
+    trainer = runs.make_trainer(tmp_path, max_epochs=2)
+    trainer.fit(model)
+    metrics = {key: float(value) for key, value in trainer.callback_metrics.items()}
+    model.policy.eval()
+    expected = {}
+    for name in ("small", "large"):
+        td = env.reset(env.load_data(tmp_path / f"{name}.npz"))
+        expected[name] = float(model.policy(td, env, phase="val")["reward"].mean())
+        assert metrics[f"val/{name}/reward"] == pytest.approx(expected[name], abs=1e-5)
+    mean = (3 * expected["small"] + 9 * expected["large"]) / 12
+    assert metrics["val/reward"] == pytest.approx(mean, abs=1e-5)

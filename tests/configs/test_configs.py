@@ -1,0 +1,193 @@
+"""Every configuration that is shipped: it composes, builds what it names, and runs one step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from hydra.utils import get_object
+from omegaconf import DictConfig, OmegaConf
+
+from rl4co.tasks.train import CONFIG_DIR, load_config, run
+
+#: The example of the paper, apart from its second, identical `max_epochs: 100`: YAML allows a key
+#: only once.
+PAPER_EXAMPLE = """
+defaults:
+  - override /env: tsp.yaml
+  - override /model: am.yaml
+  - override /callbacks: default.yaml
+  - override /trainer: default.yaml
+  - override /logger: wandb.yaml
+env:
+  generator_params:
+    num_loc: 50
+model:
+  policy:
+    _target_: rl4co.models.zoo.am.policy.AttentionModelPolicy
+    embed_dim: 128
+    num_heads: 8
+    num_encoder_layers: 3
+    feedforward_hidden: 128
+    env_name: "${env.name}"
+  baseline: "rollout"
+  batch_size: 512
+  train_data_size: 1_280_000
+  optimizer_kwargs:
+    lr: 1e-4
+model_checkpoint:
+  dirpath: ${paths.output_dir}/checkpoints
+  filename: "epoch_{epoch:03d}"
+trainer:
+  max_epochs: 100
+  gradient_clip_val: 1.0
+  precision: "16-mixed"
+  strategy: DDPStrategy
+  matmul_precision: "medium"
+logger:
+  wandb:
+    project: "rl4co"
+    name: "am-tsp${env.generator_params.num_loc}"
+"""
+
+FILES = sorted(
+    path.relative_to(CONFIG_DIR).with_suffix("").as_posix() for path in CONFIG_DIR.rglob("*.yaml")
+)
+EXPERIMENTS = [name.removeprefix("experiment/") for name in FILES if name.startswith("experiment/")]
+GROUPS = {"callbacks", "debug", "env", "experiment", "extras", "hydra", "logger", "model", "paths",
+          "trainer"}  # fmt: skip
+
+#: What makes any experiment a matter of seconds.
+TINY = [
+    "env.generator_params.num_loc=6",
+    "model.batch_size=4",
+    "model.val_batch_size=4",
+    "model.test_batch_size=4",
+    "model.train_data_size=8",
+    "model.val_data_size=4",
+    "model.test_data_size=4",
+    "trainer.accelerator=cpu",
+    "trainer.devices=1",
+    "+trainer.enable_progress_bar=false",
+    "+trainer.enable_model_summary=false",
+    "~callbacks.rich_progress_bar",
+    "~callbacks.model_summary",
+]
+
+
+def targets(node: Any) -> Iterator[str]:
+    """Every `_target_` of a configuration."""
+    if isinstance(node, DictConfig):
+        if "_target_" in node:
+            yield node["_target_"]
+        for key in node:
+            if not OmegaConf.is_interpolation(node, key):
+                yield from targets(node[key])
+
+
+def tiny_run(experiment: str, folder: Path, *overrides: str):
+    """A few small batches of an experiment."""
+    cfg = load_config([f"experiment={experiment}", *TINY, f"paths.output_dir={folder}", *overrides])
+    if cfg.model.get("baseline") == "rollout":
+        # Otherwise the policies are compared on 10,000 instances after each epoch.
+        cfg.model.baseline_kwargs = {"dataset_size": 4}
+    return run(cfg)
+
+
+def test_all_groups_are_there():
+    """The groups of the published package."""
+    assert {path.name for path in CONFIG_DIR.iterdir() if path.is_dir()} == GROUPS
+    assert (CONFIG_DIR / "main.yaml").is_file()
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_every_file_says_what_it_is(file: str):
+    """A comment at the top; it is what `rl4co list experiments` shows."""
+    lines = (CONFIG_DIR / f"{file}.yaml").read_text().splitlines()
+    comments = [line for line in lines[:2] if line.startswith("# ") and "@package" not in line]
+    assert comments and len(comments[0]) > 5
+
+
+@pytest.mark.parametrize("file", [name for name in FILES if "/" in name])
+def test_every_file_composes(file: str):
+    """Chosen alone, every file gives a configuration that resolves and names what exists."""
+    group, _, option = file.partition("/")
+    cfg = load_config([f"{group}={option}"])
+    OmegaConf.to_container(cfg, resolve=True, throw_on_missing=True)
+    for target in targets(cfg):
+        assert callable(get_object(target)), target
+
+
+def test_example_is_that_of_the_paper():
+    """Key by key and value by value."""
+    shipped = OmegaConf.load(CONFIG_DIR / "experiment" / "example.yaml")
+    assert shipped == OmegaConf.create(PAPER_EXAMPLE)
+    assert (CONFIG_DIR / "experiment" / "example.yaml").read_text().startswith("# @package _global_")
+
+
+@pytest.mark.parametrize("experiment", EXPERIMENTS)
+@pytest.mark.filterwarnings("ignore:expected a GPU for precision")
+def test_every_experiment_takes_a_step(experiment: str, tmp_path: Path):
+    """One batch of training, validation and test."""
+    metrics, objects = tiny_run(experiment, tmp_path, "+trainer.fast_dev_run=true")
+    assert {"train/loss", "val/reward", "test/reward"} <= set(metrics)
+    assert objects["trainer"].global_step == 1
+
+
+def test_example_runs(tmp_path: Path, caplog: pytest.LogCaptureFixture):
+    """The paper's example as it is, on fewer instances: without GPU, wandb or an account."""
+    with pytest.warns(UserWarning, match="expected a GPU for precision '16-mixed'"):
+        metrics, objects = tiny_run("example", tmp_path, "trainer.max_epochs=1")
+    assert "test/reward" in metrics
+    assert (tmp_path / "checkpoints" / "epoch_000.ckpt").is_file()
+    (logger,) = objects["logger"]
+    assert type(logger).__name__ in ("WandbLogger", "CSVLogger")
+    if type(logger).__name__ == "CSVLogger":
+        assert "pip install wandb" in caplog.text
+
+
+def test_settings_of_the_paper():
+    """250,000 steps; learning rate 1e-4, a tenth of it after epochs 80 and 95; weight decay."""
+    for experiment, decay in (("routing/am", 0), ("routing/pomo", 1e-6), ("example", 0)):
+        cfg = load_config([f"experiment={experiment}"])
+        steps = cfg.model.train_data_size // cfg.model.batch_size * cfg.trainer.max_epochs
+        assert steps == 250_000
+        assert cfg.model.optimizer == "Adam"
+        assert cfg.model.optimizer_kwargs == {"lr": 1e-4, "weight_decay": decay}
+        assert cfg.model.lr_scheduler == "MultiStepLR"
+        assert cfg.model.lr_scheduler_kwargs == {"milestones": [80, 95], "gamma": 0.1}
+    longer = load_config(["experiment=routing/am-xl"])
+    assert longer.trainer.max_epochs == 500
+    assert longer.model.lr_scheduler_kwargs.milestones == [480, 495]
+
+
+def test_problem_of_an_experiment_can_be_exchanged():
+    """The command line wins over the experiment."""
+    cfg = load_config(["experiment=routing/pomo", "env=cvrp", "env.generator_params.num_loc=20"])
+    assert (cfg.env.name, cfg.env.generator_params.num_loc) == ("cvrp", 20)
+    assert cfg.model._target_ == "rl4co.models.POMO"
+    assert cfg.tags == ["pomo", "cvrp"]
+
+
+def test_wandb_needs_no_account():
+    """Nothing is uploaded unless asked for."""
+    assert yaml.safe_load((CONFIG_DIR / "logger" / "wandb.yaml").read_text())["wandb"]["offline"]
+
+
+@pytest.mark.parametrize("debug", ["default", "fdr", "overfit"])
+def test_debug_configurations_run(debug: str, tmp_path: Path):
+    """They leave no checkpoints and come to an end."""
+    cfg = load_config(
+        [f"debug={debug}", "model.baseline=mean", "env.generator_params.num_loc=5",
+         "model.policy_kwargs={embed_dim: 16, num_heads: 2, num_encoder_layers: 1}",
+         f"paths.output_dir={tmp_path}"]
+    )  # fmt: skip
+    metrics, objects = run(cfg)
+    assert "test/reward" in metrics
+    assert not list(tmp_path.rglob("*.ckpt"))
+    if debug == "overfit":
+        assert objects["trainer"].global_step == 60

@@ -1,0 +1,252 @@
+"""Checkpoint files: atomic writing, early refusal, reading without running code."""
+
+from __future__ import annotations
+
+import os
+import re
+import resource
+import signal
+import subprocess
+import sys
+import warnings
+
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import torch
+
+from lightning.pytorch.callbacks import Callback, ModelCheckpoint
+
+from rl4co.core.errors import ConfigError, FileFormatError
+from rl4co.training.checkpoint import AtomicCheckpointIO, require_writable, write_atomically
+
+
+def saving(folder: Path, **options: Any) -> ModelCheckpoint:
+    return ModelCheckpoint(dirpath=folder, filename="last", enable_version_counter=False, **options)
+
+
+@pytest.fixture
+def checkpoint(runs: ModuleType, tmp_path: Path) -> Path:
+    """The checkpoint of a run of one epoch."""
+    runs.make_trainer(tmp_path, max_epochs=1, callbacks=[saving(tmp_path)]).fit(runs.make_model())
+    return tmp_path / "last.ckpt"
+
+
+# ---------------------------------------------------------------- writing
+
+
+def test_write_replaces_the_file_and_leaves_nothing_else(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "a.ckpt"
+    write_atomically(path, b"first")
+    write_atomically(path, b"second")
+    assert path.read_bytes() == b"second"
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_full_disk_leaves_the_previous_checkpoint(
+    checkpoint: Path, runs: ModuleType, tmp_path: Path
+) -> None:
+    """A limit on file sizes stands in for a full disk: the error says what to do."""
+    before = checkpoint.read_bytes()
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    trainer = runs.make_trainer(tmp_path, max_epochs=2, callbacks=[saving(tmp_path)])
+    resource.setrlimit(resource.RLIMIT_FSIZE, (len(before) // 2, hard))
+    try:
+        with pytest.raises(OSError, match="earlier checkpoints are intact, so make room"):
+            trainer.fit(runs.make_model(), ckpt_path=checkpoint)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert checkpoint.read_bytes() == before
+    assert not list(tmp_path.glob(".*.tmp"))
+
+
+def test_kill_during_writing_leaves_the_previous_checkpoint(tmp_path: Path) -> None:
+    """The process dies between writing the bytes and renaming the file."""
+    path = tmp_path / "a.ckpt"
+    write_atomically(path, b"previous")
+    script = (
+        "import os, signal, sys\n"
+        "from pathlib import Path\n"
+        "from rl4co.training.checkpoint import write_atomically\n"
+        "os.fsync = lambda descriptor: os.kill(os.getpid(), signal.SIGKILL)\n"
+        "write_atomically(Path(sys.argv[1]), b'x' * 1000)\n"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", script, str(path)],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        timeout=120,
+        check=False,
+    )
+    assert result.returncode == -signal.SIGKILL
+    assert path.read_bytes() == b"previous"
+
+
+def test_interruption_leaves_no_temporary_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(descriptor: int) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "fsync", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        write_atomically(tmp_path / "a.ckpt", b"new")
+    assert not list(tmp_path.iterdir())
+
+
+def test_unwritable_folder_is_refused_before_training(runs: ModuleType, tmp_path: Path) -> None:
+    """Not after the first epoch, as Lightning does."""
+    blocked = tmp_path / "file"
+    blocked.write_text("a file, not a folder")
+    steps: list[int] = []
+
+    class Steps(Callback):
+        def on_train_batch_start(self, trainer, model, batch, batch_idx):
+            steps.append(batch_idx)
+
+    trainer = runs.make_trainer(tmp_path, callbacks=[Steps(), saving(blocked / "checkpoints")])
+    with pytest.raises(ConfigError, match=re.escape(f"got {blocked / 'checkpoints'}")):
+        trainer.fit(runs.make_model())
+    assert steps == []
+
+
+def test_writable_folders_are_created(tmp_path: Path) -> None:
+    require_writable(tmp_path / "a" / "b")
+    assert not list((tmp_path / "a" / "b").iterdir())
+    require_writable("s3://bucket/folder")  # not ours to check
+
+
+# ---------------------------------------------------------------- content
+
+
+def test_checkpoint_holds_plain_values_only(checkpoint: Path) -> None:
+    """It opens with `weights_only=True`; with any scheduler, callback and baseline we have."""
+    content = torch.load(checkpoint, weights_only=True)
+    assert torch.serialization.get_unsafe_globals_in_checkpoint(checkpoint) == []
+    assert content["run_seed"] == 5
+    assert content["rl4co"]["class"] == "AttentionModel"
+    assert any(key.startswith("baseline.") for key in content["state_dict"])
+    assert content["lr_schedulers"]
+    assert content["optimizer_states"]
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "options"),
+    [
+        ("StepLR", {"step_size": 1}),
+        ("CosineAnnealingLR", {"T_max": 3}),
+        ("OneCycleLR", {"max_lr": 1e-3, "total_steps": 10}),
+        ("LambdaLR", {"lr_lambda": lambda epoch: 0.5**epoch}),
+        ("ReduceLROnPlateau", {"mode": "max"}),
+    ],
+)
+def test_every_scheduler_can_be_resumed(
+    scheduler: str, options: dict[str, Any], runs: ModuleType, tmp_path: Path
+) -> None:
+    settings = {"lr_scheduler": scheduler, "lr_scheduler_kwargs": options}
+    trainer = runs.make_trainer(tmp_path, max_epochs=1, callbacks=[saving(tmp_path)])
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        trainer.fit(runs.make_model("pomo", **settings))
+    assert not [each for each in caught if "plain values" in str(each.message)]
+    trainer = runs.make_trainer(tmp_path, max_epochs=2)
+    trainer.fit(runs.make_model("pomo", **settings), ckpt_path=tmp_path / "last.ckpt")
+    assert trainer.current_epoch == 2
+
+
+class Remembers(Callback):
+    """A callback whose state is a Python object."""
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"path": Path("somewhere")}
+
+
+def test_objects_in_a_checkpoint_are_announced_when_it_is_written(
+    runs: ModuleType, tmp_path: Path
+) -> None:
+    """Once, at the first one; resuming then takes an explicit decision."""
+    trainer = runs.make_trainer(
+        tmp_path, max_epochs=2, callbacks=[Remembers(), saving(tmp_path, every_n_epochs=1)]
+    )
+    with pytest.warns(UserWarning, match=r"got also objects of pathlib\.\S+ .*weights_only=False"):
+        trainer.fit(runs.make_model())
+    path = tmp_path / "last.ckpt"
+    resumed = runs.make_trainer(tmp_path, max_epochs=3, callbacks=[Remembers()])
+    with pytest.raises(FileFormatError, match=r"got a pathlib\.\S+, which is not loaded"):
+        resumed.fit(runs.make_model(), ckpt_path=path)
+    resumed.fit(runs.make_model(), ckpt_path=path, weights_only=False)
+    assert resumed.current_epoch == 3
+
+
+def test_remote_paths_are_left_to_lightning(checkpoint: Path) -> None:
+    """`memory://` is a file system of fsspec, like `s3://`."""
+    io = AtomicCheckpointIO()
+    io.save_checkpoint({"value": 3}, "memory://folder/a.ckpt")
+    assert io.load_checkpoint("memory://folder/a.ckpt") == {"value": 3}
+
+
+# ---------------------------------------------------------------- reading
+
+
+def damaged(kind: str, good: bytes) -> bytes:
+    return {
+        "half": good[: len(good) // 2],
+        "a few bytes": good[:100],
+        "empty": b"",
+        "text": b"hello world\n" * 10,
+        "zeros": b"\0" * 1000,
+    }[kind]
+
+
+@pytest.mark.parametrize("kind", ["half", "a few bytes", "empty", "text", "zeros"])
+@pytest.mark.parametrize("call", ["fit", "validate", "test"])
+def test_damaged_files_are_named(
+    kind: str, call: str, checkpoint: Path, runs: ModuleType, tmp_path: Path
+) -> None:
+    checkpoint.write_bytes(damaged(kind, checkpoint.read_bytes()))
+    trainer = runs.make_trainer(tmp_path)
+    with pytest.raises(FileFormatError, match=re.escape(str(checkpoint)) + ".*older checkpoint"):
+        getattr(trainer, call)(runs.make_model(), ckpt_path=checkpoint)
+
+
+def test_foreign_and_missing_files_are_refused(runs: ModuleType, tmp_path: Path) -> None:
+    trainer = runs.make_trainer(tmp_path)
+    torch.save({"weight": torch.zeros(3)}, tmp_path / "foreign.ckpt")
+    with pytest.raises(FileFormatError, match=r"foreign\.ckpt, got a file with \['weight'\]"):
+        trainer.fit(runs.make_model(), ckpt_path=tmp_path / "foreign.ckpt")
+    torch.save([1, 2], tmp_path / "list.ckpt")
+    with pytest.raises(FileFormatError, match="got a file with"):
+        trainer.fit(runs.make_model(), ckpt_path=tmp_path / "list.ckpt")
+    with pytest.raises(FileNotFoundError, match=r"expected a checkpoint at .*none\.ckpt"):
+        trainer.fit(runs.make_model(), ckpt_path=tmp_path / "none.ckpt")
+
+
+def test_checkpoint_of_another_model_is_refused(
+    checkpoint: Path, runs: ModuleType, tmp_path: Path
+) -> None:
+    trainer = runs.make_trainer(tmp_path)
+    with pytest.raises(FileFormatError, match="this POMO, got one of AttentionModel"):
+        trainer.fit(runs.make_model("pomo"), ckpt_path=checkpoint)
+    wider = runs.make_model(policy_kwargs={**runs.POLICY, "feedforward_hidden": 32})
+    with pytest.raises(FileFormatError, match=r"is \[16, 16\] instead of \[32, 16\]"):
+        trainer.fit(wider, ckpt_path=checkpoint)
+
+
+def test_opening_a_checkpoint_runs_no_code(runs: ModuleType, tmp_path: Path) -> None:
+    """A file that would create another file when unpickled does not."""
+    marker = tmp_path / "executed"
+
+    class Payload:
+        def __reduce__(self) -> tuple[Any, ...]:
+            return (Path.touch, (marker,))
+
+    path = tmp_path / "bad.ckpt"
+    torch.save(
+        {"state_dict": {}, "pytorch-lightning_version": "2.6.0", "callbacks": Payload()}, path
+    )
+    with pytest.raises(FileFormatError, match=r"bad\.ckpt"):
+        runs.make_trainer(tmp_path).fit(runs.make_model(), ckpt_path=path)
+    with pytest.raises(FileFormatError, match=r"bad\.ckpt"):
+        type(runs.make_model()).load_from_checkpoint(path)
+    assert not marker.exists()
