@@ -137,7 +137,9 @@ def optimal_tours(env: TSPEnv, instances: Any) -> tuple[torch.Tensor, torch.Tens
         return None
 
 
-def compare(env: TSPEnv, policy: Any, instances: Any) -> tuple[list[tuple[str, float, float]], dict]:
+def compare(
+    env: TSPEnv, policy: Any, instances: Any
+) -> tuple[list[tuple[str, float, float]], dict]:
     """Rows (method, mean length, seconds) and the tours of each method."""
     rows, tours = [], {}
 

@@ -14,15 +14,13 @@ import pkgutil
 import re
 import sys
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from importlib.metadata import entry_points
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
-
-import rl4co
 
 from rl4co.core.errors import ConfigError, RL4COError, UnknownNameError
 from rl4co.core.registry import EMBEDDINGS, ENVS, MODELS, SOLVERS, Registry
@@ -65,7 +63,7 @@ def main() -> None:
 
 def _show_version(value: bool) -> None:
     if value:
-        typer.echo(f"rl4co {rl4co.__version__}")
+        typer.echo(f"rl4co {sys.modules['rl4co'].__version__}")
         raise typer.Exit
 
 
@@ -108,7 +106,7 @@ def _stderr() -> Any:
     return Console(stderr=True, soft_wrap=True)
 
 
-def _show(title: str, columns: tuple[str, ...], rows: list[tuple[str, ...]]) -> None:
+def _show(title: str, columns: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> None:
     """Prints a table."""
     from rich import box
     from rich.console import Console
@@ -212,7 +210,11 @@ def evaluate(
     if solver is not None:
         _, costs = environment.solve(instances, solver=solver)
         gaps = (-rewards - costs.cpu()) / costs.cpu().abs()
-        summary |= {"solver": solver, "solver_reward": -float(costs.mean()), "gap": float(gaps.mean())}
+        summary |= {
+            "solver": solver,
+            "solver_reward": -float(costs.mean()),
+            "gap": float(gaps.mean()),
+        }
     if json_output:
         print(json.dumps(summary))
         return
@@ -233,11 +235,11 @@ def _load(
     """The policy of a checkpoint or folder, and the environment to evaluate it on."""
     own_env: Any = None
     if path.is_dir():
-        from rl4co.models import load_pretrained
+        from rl4co.models.policies.pretrained import load_pretrained
 
         policy = load_pretrained(path, device)
     elif path.is_file():
-        from rl4co.models import RL4COLitModule
+        from rl4co.models.rl.base import RL4COLitModule
 
         model = RL4COLitModule.load_from_checkpoint(path, map_location=device)
         policy, own_env = model.policy.to(device), model.env
@@ -250,7 +252,7 @@ def _load(
     if own_env is not None and not params and env_name in (None, own_env.name):
         return policy, own_env
     name = env_name or (own_env.name if own_env is not None else policy.env_name)
-    return policy, rl4co.make_env(name, generator_params=params)
+    return policy, ENVS[name](generator_params=params)
 
 
 def _device(name: str) -> str:
@@ -267,14 +269,17 @@ def _device(name: str) -> str:
 
 def _parameters(num_loc: int | None, param: list[str] | None) -> dict[str, Any]:
     """Arguments of a generator from `--num-loc` and `--param KEY=VALUE` (values as in YAML)."""
-    import yaml
-
     values: dict[str, Any] = {} if num_loc is None else {"num_loc": num_loc}
-    for entry in param or ():
-        key, equals, value = entry.partition("=")
-        if not equals or not key.isidentifier():
-            raise ConfigError(f"expected --param KEY=VALUE, got {entry!r}")
-        values[key] = yaml.safe_load(value)
+    if param:
+        from omegaconf import OmegaConf
+
+        for entry in param:
+            key, equals, _ = entry.partition("=")
+            if not equals or not key.isidentifier():
+                raise ConfigError(f"expected --param KEY=VALUE, got {entry!r}")
+        given = OmegaConf.to_container(OmegaConf.from_dotlist(param))
+        assert isinstance(given, dict)
+        values |= {str(key): value for key, value in given.items()}
     return values
 
 
@@ -318,7 +323,9 @@ def generate(
     path = out or Path("data") / env / f"{env}{nodes}{label}_seed{chosen}.npz"
     path = path if path.suffix == ".npz" else path.with_name(f"{path.name}.npz")
     if path.exists() and not overwrite:
-        raise FileExistsError(f"expected a file that does not exist yet, got {path}; use --overwrite")
+        raise FileExistsError(
+            f"expected a file that does not exist yet, got {path}; use --overwrite"
+        )
     instances = generate_env_data(
         env, size, seed=chosen, generator_params=_parameters(num_loc, param)
     )

@@ -6,13 +6,26 @@ import torch
 
 from torch import Tensor
 
-from rl4co.decoding.rollout import LogitsFn, Rollout, all_finished, expand_solutions
+from rl4co.decoding.rollout import (
+    LogitsFn,
+    Rollout,
+    all_finished,
+    expand_solutions,
+    require_finished,
+    step_range,
+)
 from rl4co.decoding.strategies import BeamSearch
 from rl4co.envs.base import RL4COEnvBase, State
 
 
 def beam_search(
-    env: RL4COEnvBase, state: State, logits_fn: LogitsFn, strategy: BeamSearch
+    env: RL4COEnvBase,
+    state: State,
+    logits_fn: LogitsFn,
+    strategy: BeamSearch,
+    *,
+    num_steps: int | None = None,
+    max_steps: int | None = None,
 ) -> Rollout:
     """Keeps the most likely partial solutions of each instance.
 
@@ -21,6 +34,8 @@ def beam_search(
         state: Initial state with axes `[B, 1]`.
         logits_fn: State → logits `[B, W, N]`.
         strategy: Filters and the beam width W.
+        num_steps: Exact number of steps; skips all looks at `done`.
+        max_steps: Stop with an error after this many steps (default: the environment's bound).
 
     Returns:
         A rollout with W solutions per instance, most likely first. An instance with fewer than W
@@ -34,15 +49,15 @@ def beam_search(
     actions = torch.empty(*done.shape[:2], 0, dtype=torch.int64, device=done.device)
     log_probs = torch.empty(*done.shape[:2], 0, device=done.device)
 
-    fewest, most = env.step_bounds(state)
+    fewest, most = step_range(env, state, num_steps, max_steps)
     for step in range(most):
-        if step >= fewest and all_finished(env, state):
+        if step >= fewest and fewest < most and all_finished(env, state):
             break
         logits = strategy.filter(logits_fn(state), state["action_mask"])
         step_log_probs = logits.log_softmax(-1)  # [B, W, N]
         num_actions = step_log_probs.shape[-1]
         total = score.unsqueeze(-1) + step_log_probs
-        score, flat = total.flatten(1).topk(min(width, total[0].numel()), dim=-1)  # [B, W]
+        score, flat = total.flatten(1).topk(width, dim=-1)  # [B, W]
         # Candidates of probability zero are no solutions: repeat the best beam instead.
         impossible = score == -torch.inf
         flat = torch.where(impossible, flat[:, :1], flat)
@@ -51,6 +66,9 @@ def beam_search(
         actions = torch.cat([_follow(actions, parent), action.unsqueeze(-1)], -1)
         log_probs = torch.cat([_follow(log_probs, parent), chosen.unsqueeze(-1)], -1)
         state = env.advance({key: _follow(value, parent) for key, value in state.items()}, action)
+    else:
+        if num_steps is None:
+            require_finished(env, state, most)
     return Rollout(actions=actions, log_probs=log_probs, entropy=None, state=state, trace={})
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 #: Entries per block on a CPU: 1 MiB of float32.
 _BLOCK = 2**18
@@ -22,11 +23,12 @@ class _ChosenLogProb(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, logits: Tensor, mask: Tensor, actions: Tensor, clipping: float) -> Tensor:
-        squashed = torch.empty(logits.shape, dtype=torch.float32, device=logits.device)
-        normaliser = torch.empty(actions.shape, dtype=torch.float32, device=logits.device)
+        precise = torch.promote_types(logits.dtype, torch.float32)
+        squashed = torch.empty(logits.shape, dtype=precise, device=logits.device)
+        normaliser = torch.empty(actions.shape, dtype=precise, device=logits.device)
         chosen = torch.empty_like(normaliser)
         for rows in _blocks(logits):
-            torch.tanh(logits[rows].float(), out=squashed[rows])
+            torch.tanh(logits[rows].to(precise), out=squashed[rows])
             scores = torch.where(mask[rows], squashed[rows] * clipping, -torch.inf)
             torch.logsumexp(scores, -1, out=normaliser[rows])
             picked = scores.gather(-1, actions[rows].unsqueeze(-1)).squeeze(-1)
@@ -36,6 +38,7 @@ class _ChosenLogProb(torch.autograd.Function):
         return chosen
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None]:
         squashed, normaliser, mask, actions = ctx.saved_tensors
         grad_logits = torch.empty(squashed.shape, dtype=ctx.dtype, device=squashed.device)
@@ -61,7 +64,7 @@ def chosen_log_prob(logits: Tensor, mask: Tensor, actions: Tensor, clipping: flo
         clipping: Bound of the tanh clipping, positive.
 
     Returns:
-        `[*B]` in float32.
+        `[*B]` in float32 or better.
     """
     rows = logits.flatten(0, -2), mask.flatten(0, -2), actions.flatten()
     return _ChosenLogProb.apply(*rows, clipping).view(actions.shape)

@@ -61,7 +61,12 @@ def filter_logits(
         top_k: Keep this many actions (0 = all).
         top_p: Keep the nucleus of this probability (0 = all).
         tanh_clipping: Bound of the tanh clipping (0 = none).
+
+    Returns:
+        `[*B, N]` in float32 or better: half precision cannot tell the logits of a few hundred
+        actions apart, and its cumulative sums lose the last ones.
     """
+    logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
     if tanh_clipping > 0:
         logits = clip_tanh(logits, tanh_clipping)
     if mask is not None:
@@ -109,11 +114,13 @@ def sample_actions(logits: Tensor, rng: torch.Generator | None = None) -> Tensor
 
 def sample_weights(weights: Tensor, rng: torch.Generator | None = None) -> Tensor:
     """One index per row, as likely as its weight (not negative): `[*B, N]` → `[*B]`."""
-    cumulative = weights.cumsum(-1)
+    cumulative = weights.cumsum(-1, dtype=torch.promote_types(weights.dtype, torch.float32))
     uniform = torch.rand(
         *weights.shape[:-1], 1, generator=rng, device=weights.device, dtype=cumulative.dtype
     )
     # Strictly below the total even after rounding, so that the last, possibly forbidden, entries
     # are never reached; entries of weight zero have no interval of their own.
     threshold = uniform * (cumulative[..., -1:] * (1.0 - 2.0**-20))
-    return torch.searchsorted(cumulative, threshold, right=True).squeeze(-1)
+    index = torch.searchsorted(cumulative, threshold, right=True).squeeze(-1)
+    # A row without weights (all forbidden, or NaN) is reported elsewhere; here it stays in range.
+    return index.clamp_max(weights.shape[-1] - 1)

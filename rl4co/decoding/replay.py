@@ -14,8 +14,9 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
+from rl4co.core.ops import gather_nodes
 from rl4co.decoding.likelihood import chosen_log_prob
-from rl4co.decoding.rollout import Rollout, step_entropy
+from rl4co.decoding.rollout import SUPPORT, Rollout, step_entropy
 from rl4co.decoding.strategies import DecodingStrategy
 from rl4co.envs.base import State
 
@@ -43,16 +44,20 @@ def replay(
     """
     actions = rollout.actions[..., rollout.forced :]  # [B, S, T']
     num_starts, num_steps = actions.shape[1:]
+    known = strategy.without_truncation() if SUPPORT in rollout.trace else strategy
+    if num_steps == 0:  # every action was forced
+        zeros = torch.zeros(rollout.actions.shape, device=actions.device)
+        return zeros, zeros if with_entropy else None
 
     def piece(first: int, last: int) -> Tensor:
         state = {key: value[:, :, first:last].flatten(1, 2) for key, value in rollout.trace.items()}
         chosen = actions[..., first:last].flatten(1, 2)  # [B, Q]
-        logits, mask = logits_fn(state), state["action_mask"]  # [B, Q, N]
-        if strategy.only_clips and not with_entropy:
-            out = chosen_log_prob(logits, mask, chosen, strategy.tanh_clipping)  # [B, Q]
+        logits, mask = logits_fn(state), state.get(SUPPORT, state["action_mask"])  # [B, Q, N]
+        if known.only_clips and not with_entropy:
+            out = chosen_log_prob(logits, mask, chosen, known.tanh_clipping)  # [B, Q]
         else:
-            log_probs = strategy.filter(logits, mask).log_softmax(-1)
-            out = log_probs.gather(-1, chosen.unsqueeze(-1)).squeeze(-1)
+            log_probs = known.filter(logits, mask).log_softmax(-1)
+            out = gather_nodes(log_probs, chosen)
             if with_entropy:
                 out = torch.stack([out, step_entropy(log_probs)])  # [2, B, Q]
         return out.unflatten(-1, (num_starts, last - first))  # [(2,) B, S, T'']

@@ -16,11 +16,16 @@ from tensordict import TensorDictBase
 from torch import Tensor
 
 from rl4co.core.errors import InvalidActionError, format_indices
+from rl4co.core.ops import gather_nodes
 from rl4co.decoding.logits import sample_weights
 from rl4co.decoding.strategies import DecodingStrategy
 from rl4co.envs.base import RL4COEnvBase, State
 
 LogitsFn = Callable[[State], Tensor]
+
+#: Key of a trace: the actions that top-k or top-p left over. Recorded, because recomputing it would
+#: move its border by rounding, and with it some chosen actions to probability zero.
+SUPPORT = "support"
 
 
 @dataclasses.dataclass
@@ -53,6 +58,16 @@ def expand_solutions(state: State, num_solutions: int) -> State:
     }
 
 
+def step_range(
+    env: RL4COEnvBase, state: State, num_steps: int | None, max_steps: int | None
+) -> tuple[int, int]:
+    """Fewest and most steps to take: exactly `num_steps`, or the environment's bounds."""
+    if num_steps is not None:
+        return num_steps, num_steps
+    fewest, most = env.step_bounds(state)
+    return (fewest, most) if max_steps is None else (min(fewest, max_steps), max_steps)
+
+
 def decode(
     env: RL4COEnvBase,
     state: State,
@@ -80,16 +95,12 @@ def decode(
         num_steps: Exact number of steps; skips all looks at `done`.
         max_steps: Stop with an error after this many steps (default: the environment's bound).
     """
-    fewest, most = env.step_bounds(state)
-    if num_steps is not None:
-        fewest = most = num_steps
-    elif max_steps is not None:
-        fewest, most = min(fewest, max_steps), max_steps
-
+    fewest, most = step_range(env, state, num_steps, max_steps)
     actions: list[Tensor] = []
     log_probs: list[Tensor] = []
     entropies: list[Tensor] = []
     trace: dict[str, list[Tensor]] = {key: [] for key in record}
+    supports: list[Tensor] = []
 
     if starts is not None:
         actions.append(starts)
@@ -106,25 +117,35 @@ def decode(
         logits = strategy.filter(logits_fn(state), state["action_mask"])
         action = strategy.choose(logits, step)
         actions.append(action)
+        if record and strategy.truncates:
+            supports.append(logits > -torch.inf)
         if with_log_probs or with_entropy:
             normalised = logits.log_softmax(-1)
             if with_log_probs:
-                log_probs.append(_pick(normalised, action))
+                log_probs.append(gather_nodes(normalised, action))
             if with_entropy:
                 entropies.append(step_entropy(normalised))
         state = env.advance(state, action)
     else:
         if num_steps is None:
-            _require_finished(env, state, most)
+            require_finished(env, state, most)
 
     return Rollout(
         actions=torch.stack(actions, -1),
         log_probs=torch.stack(log_probs, -1) if with_log_probs else None,
         entropy=torch.stack(entropies, -1) if with_entropy else None,
         state=state,
-        trace={key: torch.stack(values, 2) for key, values in trace.items()},
+        trace=_stack(trace | ({SUPPORT: supports} if supports else {}), state),
         forced=0 if starts is None else 1,
     )
+
+
+def _stack(trace: dict[str, list[Tensor]], state: State) -> State:
+    """Stacks recorded values over steps; without any step, tensors without steps."""
+    return {
+        key: torch.stack(values, 2) if values else state[key].unsqueeze(2)[:, :, :0]
+        for key, values in trace.items()
+    }
 
 
 def walk(
@@ -155,7 +176,7 @@ def walk(
         log_probs=None,
         entropy=None,
         state=state,
-        trace={key: torch.stack(values, 2) for key, values in trace.items()},
+        trace=_stack(trace, state),
         forced=forced,
     )
 
@@ -190,7 +211,7 @@ def rollout(
     actions: list[Tensor] = []
     while len(actions) < fewest or not all_finished(env, dict(td.items())):
         if len(actions) == most:
-            _require_finished(env, dict(td.items()), most)
+            require_finished(env, dict(td.items()), most)
             break
         td = policy(td)
         actions.append(td["action"])
@@ -203,10 +224,6 @@ def rollout(
 def random_policy(td: TensorDictBase) -> TensorDictBase:
     """Writes an allowed action, drawn uniformly, to `td["action"]`."""
     return td.set("action", sample_weights(td["action_mask"].float()))
-
-
-def _pick(values: Tensor, index: Tensor) -> Tensor:
-    return values.gather(-1, index.unsqueeze(-1)).squeeze(-1)
 
 
 def all_finished(env: RL4COEnvBase, state: State) -> bool:
@@ -223,7 +240,8 @@ def all_finished(env: RL4COEnvBase, state: State) -> bool:
     return False
 
 
-def _require_finished(env: RL4COEnvBase, state: State, steps: int) -> None:
+def require_finished(env: RL4COEnvBase, state: State, steps: int) -> None:
+    """Raises unless every instance is done after `steps` steps."""
     if not all_finished(env, state):
         raise InvalidActionError(
             f"expected all {env.name} instances to finish within {steps} steps, got unfinished "
@@ -233,5 +251,5 @@ def _require_finished(env: RL4COEnvBase, state: State, steps: int) -> None:
 
 def _instances(flags: Tensor) -> str:
     """Instances (rows of the batch) for which any solution is flagged."""
-    rows = flags.flatten(1).any(-1)
+    rows = flags.flatten(1).any(-1) if flags.dim() > 1 else flags
     return format_indices(rows.nonzero().flatten().tolist())

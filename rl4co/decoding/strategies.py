@@ -49,7 +49,7 @@ class DecodingStrategy:
             raise ConfigError(f"expected top_k of at least 0, got {self.top_k}")
         if not 0.0 <= self.top_p <= 1.0:
             raise ConfigError(f"expected top_p in [0, 1], got {self.top_p}")
-        if self.tanh_clipping < 0:
+        if not self.tanh_clipping >= 0:
             raise ConfigError(f"expected tanh_clipping of at least 0, got {self.tanh_clipping}")
         if self.num_samples < 1:
             raise ConfigError(f"expected num_samples of at least 1, got {self.num_samples}")
@@ -66,6 +66,15 @@ class DecodingStrategy:
         """Whether the distribution is that of tanh-clipped, masked logits and nothing else."""
         filtered = self.temperature != 1.0 or self.top_k > 0 or self.top_p > 0
         return self.mask_logits and self.tanh_clipping > 0 and not filtered
+
+    @property
+    def truncates(self) -> bool:
+        """Whether actions that the mask allows may get probability zero."""
+        return self.top_k > 0 or self.top_p > 0
+
+    def without_truncation(self) -> DecodingStrategy:
+        """The same strategy for logits whose support is known already."""
+        return dataclasses.replace(self, top_k=0, top_p=0.0)
 
     def filter(self, logits: Tensor, mask: Tensor) -> Tensor:
         """Filtered logits `[*B, N]`; their softmax is the distribution of the actions."""
@@ -103,9 +112,20 @@ class Sampling(DecodingStrategy):
 
 @dataclasses.dataclass(frozen=True)
 class Evaluate(DecodingStrategy):
-    """Given actions `[B, S, T]`, to compute their likelihood."""
+    """Given actions `[B, S, T]`, to compute their likelihood.
+
+    With `multistart` the first action counts as forced, as it was when the actions were decoded.
+    """
 
     actions: Tensor | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.num_samples > 1 or self.num_starts is not None:
+            raise ConfigError(
+                f"expected actions alone to say how many solutions there are, got "
+                f"num_samples={self.num_samples} and num_starts={self.num_starts}"
+            )
 
     def choose(self, logits: Tensor, step: int) -> Tensor:
         """The given action of this step."""
@@ -128,6 +148,11 @@ class BeamSearch(DecodingStrategy):
         super().__post_init__()
         if self.beam_width < 1:
             raise ConfigError(f"expected beam_width of at least 1, got {self.beam_width}")
+        if self.num_samples > 1 or self.num_starts is not None or self.multistart:
+            raise ConfigError(
+                f"expected beam_width alone for beam search, got num_samples={self.num_samples}, "
+                f"num_starts={self.num_starts}, multistart={self.multistart}"
+            )
 
 
 _STRATEGIES: dict[str, tuple[type[DecodingStrategy], dict[str, Any]]] = {

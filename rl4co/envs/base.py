@@ -187,6 +187,8 @@ class RL4COEnvBase(EnvBase):
             batch_size: How many instances to generate when `td` is None.
             kwargs: Forwarded to TorchRL's `reset` in TorchRL mode.
         """
+        if kwargs and not self._torchrl_mode:
+            raise UnknownNameError("argument of reset", next(iter(kwargs)), ("td", "batch_size"))
         if td is None and (batch_size is not None or not self._torchrl_mode):
             td = self.generate(self.batch_size if batch_size is None else batch_size)
         if self._torchrl_mode:
@@ -348,7 +350,7 @@ class RL4COEnvBase(EnvBase):
             instances: Batch of instances.
             max_runtime: Seconds per instance.
             num_procs: Instances solved at the same time.
-            solver: Name of the solver; default is the first that supports the problem.
+            solver: Name of the solver; default is the one of highest priority for the problem.
             options: Forwarded to the solver.
 
         Returns:
@@ -358,10 +360,12 @@ class RL4COEnvBase(EnvBase):
         return chosen(self, instances, max_runtime=max_runtime, num_procs=num_procs, **options)
 
     def _default_solver(self) -> Any:
-        for name in SOLVERS.names():
-            if self.name in SOLVERS[name].problems:
-                return SOLVERS[name]
-        raise UnsupportedError(f"no classical solver for {self.name}")
+        """The solver of highest priority among those made for this problem."""
+        candidates = [SOLVERS[name] for name in SOLVERS.names()]
+        candidates = [solver for solver in candidates if self.name in solver.problems]
+        if not candidates:
+            raise UnsupportedError(f"no classical solver for {self.name}")
+        return max(candidates, key=lambda solver: solver.priority)
 
     def render(
         self,

@@ -111,9 +111,13 @@ class InstanceSchema:
                 continue
             value, letters = instance[key], axes.split()
             shape = value.shape[len(batch) :]
-            fits = len(shape) == len(letters) and all(
-                size == _axis_size(letter, size, sizes)
-                for letter, size in zip(letters, shape, strict=True)
+            fits = (
+                len(shape) == len(letters)
+                and 0 not in shape
+                and all(
+                    size == _axis_size(letter, size, sizes)
+                    for letter, size in zip(letters, shape, strict=True)
+                )
             )
             if not fits:
                 raise InvalidInstanceError(

@@ -97,4 +97,6 @@ def _reset(env: RL4COEnvBase, instances: TensorDictBase) -> TensorDict:
             "flatten the batch, or unsqueeze(0) a single instance"
         )
     # A state (after reset) serves as well: its instance is still in it.
-    return cast(TensorDict, instances) if "action_mask" in instances.keys() else env.reset(instances)
+    return (
+        cast(TensorDict, instances) if "action_mask" in instances.keys() else env.reset(instances)
+    )

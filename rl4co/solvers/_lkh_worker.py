@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 
-def solve_tour(matrix: Sequence[Sequence[int]], runs: int, seed: int, max_runtime: float) -> list[int]:
+def solve_tour(
+    matrix: Sequence[Sequence[int]], runs: int, seed: int, max_runtime: float
+) -> list[int]:
     """Nodes of a short closed tour, starting at node 0.
 
     Args:

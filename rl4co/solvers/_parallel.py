@@ -19,8 +19,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-import rl4co
-
 from rl4co.core.errors import RL4COError
 
 
@@ -136,6 +134,6 @@ def map_instances(
 
 def _environment() -> dict[str, str]:
     """The caller's environment, with this package on the path and one thread per process."""
-    source = str(Path(rl4co.__file__).resolve().parent.parent)
+    source = str(Path(__file__).resolve().parents[2])
     path = os.pathsep.join(filter(None, [source, os.environ.get("PYTHONPATH")]))
     return {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"}

@@ -78,6 +78,8 @@ def integer_distances(td: TensorDictBase) -> Tensor:
     # The diagonal is never travelled and may hold anything, infinity included.
     distances = torch.where(inside, distances, distances.new_zeros(()))
     low = distances.amin((-2, -1), keepdim=True)  # [B, 1, 1]
-    extent = (distances.amax((-2, -1), keepdim=True) - low).clamp_min(torch.finfo(torch.float64).tiny)
+    extent = (distances.amax((-2, -1), keepdim=True) - low).clamp_min(
+        torch.finfo(torch.float64).tiny
+    )
     scaled = ((distances - low) / extent * RESOLUTION).round().long()
     return torch.where(inside, scaled, scaled.new_zeros(()))

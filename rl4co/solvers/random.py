@@ -1,4 +1,4 @@
-"""Random solutions: every allowed action is equally likely. The level below which nothing counts."""
+"""Random solutions: every allowed action is equally likely."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What one does with the library: train, evaluate. Only this layer and the command line know Hydra."""
+"""What one does with the library: train and evaluate."""

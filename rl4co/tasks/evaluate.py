@@ -15,7 +15,7 @@ import time
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 
@@ -31,7 +31,7 @@ from rl4co.data.io import save_tensordict_to_npz
 from rl4co.envs.base import RL4COEnvBase
 from rl4co.tasks.methods import METHODS, EvalMethod
 
-DatasetLike = TensorDictBase | TensorDictDataset | str | Path | int
+DatasetLike: TypeAlias = TensorDictBase | TensorDictDataset | str | Path | int
 
 
 @dataclasses.dataclass(frozen=True)

@@ -143,7 +143,8 @@ def _entries(cfg: DictConfig | None, group: str) -> dict[str, DictConfig]:
     if not isinstance(cfg, DictConfig):
         raise ConfigError(f"expected a mapping under {group}, got {type(cfg).__name__}")
     entries = {}
-    for name, entry in cfg.items():
+    for key, entry in cfg.items():
+        name = str(key)
         if not isinstance(entry, DictConfig):
             continue
         if "_target_" not in entry:
@@ -151,7 +152,7 @@ def _entries(cfg: DictConfig | None, group: str) -> dict[str, DictConfig]:
                 f"expected {group}.{name} with _target_, got the keys {list(entry)}; is "
                 f"{group}={name} missing?"
             )
-        entries[str(name)] = entry
+        entries[name] = entry
     return entries
 
 
@@ -216,12 +217,13 @@ def log_hyperparameters(objects: Mapping[str, Any]) -> None:
     chosen = ("env", "model", "trainer", "callbacks", "extras", "tags", "ckpt_path", "seed")
     values = OmegaConf.to_container(cfg, resolve=True)
     assert isinstance(values, dict)
-    values = {key: values[key] for key in chosen if key in values}
+    values = {key: value for key, value in values.items() if key in chosen}
     sizes = [(parameter.numel(), parameter.requires_grad) for parameter in model.parameters()]
     total, trainable = sum(n for n, _ in sizes), sum(n for n, learns in sizes if learns)
     counts = {"total": total, "trainable": trainable, "non_trainable": total - trainable}
+    values |= {f"model/params/{name}": count for name, count in counts.items()}
     for logger in trainer.loggers:
-        logger.log_hyperparams({**values, **{f"model/params/{k}": v for k, v in counts.items()}})
+        logger.log_hyperparams(values)
 
 
 def get_metric_value(metrics: Mapping[str, Any], name: str | None) -> float | None:

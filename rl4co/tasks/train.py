@@ -1,7 +1,7 @@
 """Training from a configuration: `rl4co train experiment=...`, `python run.py experiment=...`.
 
-    cfg = load_config(["experiment=quick", "trainer.max_epochs=1"])
-    metrics, objects = run(cfg)
+cfg = load_config(["experiment=quick", "trainer.max_epochs=1"])
+metrics, objects = run(cfg)
 """
 
 from __future__ import annotations
@@ -81,7 +81,9 @@ def run(cfg: DictConfig) -> tuple[dict[str, float], dict[str, Any]]:
     metrics: dict[str, float] = {}
     if cfg.get("train", True):
         resumed = cfg.get("ckpt_path")
-        log.info(f"Training {type(model).__name__} on {env.name}" + f" from {resumed}" * bool(resumed))
+        log.info(
+            f"Training {type(model).__name__} on {env.name}" + f" from {resumed}" * bool(resumed)
+        )
         trainer.fit(model, ckpt_path=resumed)
         metrics.update(_values(trainer))
     if cfg.get("test", True):
@@ -114,7 +116,7 @@ def load_config(
 
 
 def prepare_config(cfg: DictConfig) -> DictConfig:
-    """The configuration with the shorthand `model_checkpoint` merged in; refuses a stray experiment."""
+    """The configuration with the shorthand `model_checkpoint` in its place."""
     if cfg.get("experiment"):
         raise ConfigError(
             f"expected an experiment file whose first line is '# @package _global_', got one that "
@@ -186,7 +188,7 @@ def _values(trainer: Any) -> dict[str, float]:
 
 
 def _test_checkpoint(cfg: DictConfig, trainer: Any) -> str | None:
-    """Weights to test: the best of this run, else those that were asked for, else the current ones."""
+    """Weights to test: the best of this run, or those asked for; None: the current ones."""
     if not cfg.get("train", True):
         return cfg.get("ckpt_path")
     return getattr(trainer.checkpoint_callback, "best_model_path", None) or None
@@ -229,8 +231,8 @@ def _explain(error: BaseException) -> str:
             return str(cause)
         if isinstance(cause, OSError) and cause.errno in _NOT_WRITABLE:
             return (
-                f"expected a folder that can be written to, got {cause.filename}: {cause.strerror}; "
-                "choose another one with paths.log_dir=..."
+                f"expected a folder that can be written to, got {cause.filename} "
+                f"({cause.strerror}); choose another one with paths.log_dir=..."
             )
         cause = cause.__cause__
     return str(error)

@@ -126,7 +126,9 @@ def test_example_is_that_of_the_paper():
     """Key by key and value by value."""
     shipped = OmegaConf.load(CONFIG_DIR / "experiment" / "example.yaml")
     assert shipped == OmegaConf.create(PAPER_EXAMPLE)
-    assert (CONFIG_DIR / "experiment" / "example.yaml").read_text().startswith("# @package _global_")
+    assert (
+        (CONFIG_DIR / "experiment" / "example.yaml").read_text().startswith("# @package _global_")
+    )
 
 
 @pytest.mark.parametrize("experiment", EXPERIMENTS)

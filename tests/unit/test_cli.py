@@ -231,3 +231,23 @@ def test_eval_of_a_file_with_options(folder: Path, tmp_path: Path):
     assert result.exit_code == 0, result.output
     assert "avg reward" in result.stdout and "sampling" in result.stdout
     assert load_npz_to_tensordict(saved)["actions"].shape == (4, 6)
+
+
+def test_eval_of_a_checkpoint(tmp_path: Path):
+    """A checkpoint of training brings its own environment; its size can be changed."""
+    from rl4co.tasks.train import load_config
+    from rl4co.tasks.train import run as train
+
+    cfg = load_config(
+        ["debug=default", "env.generator_params.num_loc=7", "model.baseline=mean",
+         "model.policy_kwargs={embed_dim: 16, num_heads: 2, num_encoder_layers: 1}",
+         "test=false", f"paths.output_dir={tmp_path}"]
+    )  # fmt: skip
+    _, objects = train(cfg)
+    path = tmp_path / "model.ckpt"
+    objects["trainer"].save_checkpoint(path)
+    out = run_json("eval", str(path), "--size", "5", "--method", "multistart_greedy")
+    expected = evaluate_policy(objects["env"], objects["model"].policy, 5, "multistart_greedy")
+    assert out["avg_reward"] == pytest.approx(float(expected["avg_reward"]), abs=1e-6)
+    larger = run_json("eval", str(path), "--size", "5", "--num-loc", "12")
+    assert larger["avg_reward"] < out["avg_reward"]

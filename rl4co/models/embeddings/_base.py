@@ -87,8 +87,9 @@ class ContextEmbedding(nn.Module):
         `prepare`: `[B, N, D]` → cache; `forward`: state with axes `[B, Q]` → `[B, Q, D]`
     """
 
-    #: State keys that :meth:`nodes` and :meth:`features` read; recorded for the replay.
-    state_keys: tuple[str, ...] = ()
+    #: State keys that :meth:`nodes` and :meth:`features` read, recorded for the replay; None (not
+    #: known) makes training follow the steps one by one.
+    state_keys: tuple[str, ...] | None = None
 
     def __init__(
         self, embed_dim: int, num_nodes: int = 1, num_features: int = 0, bias: bool = False

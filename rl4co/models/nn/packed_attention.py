@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 
 class _PackedAttention(torch.autograd.Function):
@@ -34,6 +35,7 @@ class _PackedAttention(torch.autograd.Function):
         return _merge(heads, num_heads)
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
         packed, weights = ctx.saved_tensors
         q, k, v = packed

@@ -7,6 +7,8 @@ then the log-probabilities of all steps are computed at once (:mod:`rl4co.decodi
 
 from __future__ import annotations
 
+import functools
+
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -15,7 +17,7 @@ import torch
 from tensordict import TensorDictBase
 from torch import Tensor, nn
 
-from rl4co.core.errors import ConfigError, UnknownNameError
+from rl4co.core.errors import ConfigError, InvalidActionError, UnknownNameError
 from rl4co.core.ops import flatten_starts, unbatchify
 from rl4co.core.registry import ENVS
 from rl4co.decoding.beam import beam_search
@@ -91,6 +93,8 @@ class ConstructivePolicy(PretrainedMixin, nn.Module):
         check_nan: bool = True,
     ) -> None:
         super().__init__()
+        if replay_chunk is not None and replay_chunk < 1:
+            raise ConfigError(f"expected replay_chunk of at least 1 or None, got {replay_chunk}")
         self.encoder, self.decoder, self.env_name = encoder, decoder, env_name
         self.temperature = temperature
         self.tanh_clipping = tanh_clipping
@@ -100,6 +104,8 @@ class ConstructivePolicy(PretrainedMixin, nn.Module):
         self.test_decode_type = test_decode_type
         self.replay_chunk = replay_chunk
         self.check_nan = check_nan
+        for phase in _PHASES:  # refuses bad settings now, not in the first step
+            self._strategy(phase, None, None, 1, {})
 
     def forward(
         self,
@@ -131,7 +137,8 @@ class ConstructivePolicy(PretrainedMixin, nn.Module):
             return_hidden: Whether the output has `hidden`.
             return_init_embeds: Whether the output has `init_embeds`.
             return_sum_log_likelihood: Sum log-probabilities over steps; otherwise `[rows, T]`.
-            actions: Solutions `[B, T]` (or `[S * B, T]`) to evaluate instead of decoding.
+            actions: Solutions `[B, T]` (or `[S * B, T]`) to evaluate instead of decoding. With a
+                multi-start `decode_type` their first action counts as forced.
             decode_type: greedy, sampling, multistart_greedy, multistart_sampling, beam_search or
                 evaluate.
             max_steps: Refuse solutions that take longer (default: the environment's bound).
@@ -158,27 +165,29 @@ class ConstructivePolicy(PretrainedMixin, nn.Module):
         cache = self.decoder.prepare(hidden, state)
 
         starts = None
-        if strategy.multistart:
+        if isinstance(strategy, Evaluate):
+            num_solutions = strategy.given().shape[1]
+        elif strategy.multistart:
             num_solutions = strategy.num_starts or env.get_num_starts(td)
             choose = select_start_nodes_fn or _environment_starts
             starts = unbatchify(choose(td, env, num_solutions), num_solutions)  # [B, S]
-        elif isinstance(strategy, Evaluate):
-            num_solutions = strategy.given().shape[1]
         else:
             num_solutions = strategy.num_samples
         solutions = expand_solutions(state, num_solutions)
 
-        rollout = self._decode(
-            env, solutions, cache, strategy, starts, return_entropy, max_steps, num_steps
-        )
+        try:
+            rollout = self._decode(
+                env, solutions, cache, strategy, starts, return_entropy, max_steps, num_steps
+            )
+        except InvalidActionError:
+            if self.check_nan:  # diverged weights lead nowhere, but they are the cause
+                self._refuse_nan(self.decoder(solutions, cache))
+            raise
         log_probs = rollout.log_probs
         if log_probs is None:
             raise ConfigError("expected log-probabilities from the decode loop, got none")
-        if self.check_nan and bool(log_probs.isnan().any()):
-            raise FloatingPointError(
-                f"expected finite log-probabilities from {type(self).__name__}, got NaN; lower the "
-                "learning rate, clip gradients or use a higher precision"
-            )
+        if self.check_nan:
+            self._refuse_nan(log_probs)
         out: dict[str, Any] = {
             "log_likelihood": log_probs.sum(-1) if return_sum_log_likelihood else log_probs
         }  # [B, S] or [B, S, T]
@@ -234,15 +243,21 @@ class ConstructivePolicy(PretrainedMixin, nn.Module):
 
         keys = self.decoder.replay_keys
         if isinstance(strategy, BeamSearch):
-            return beam_search(env, solutions, logits_fn, strategy)
-        if keys is None or (not torch.is_grad_enabled() and not isinstance(strategy, Evaluate)):
+            return beam_search(
+                env, solutions, logits_fn, strategy, num_steps=num_steps, max_steps=max_steps
+            )
+        evaluating = isinstance(strategy, Evaluate)
+        if evaluating:
+            num_steps = strategy.given().shape[-1]
+        if keys is None or (not torch.is_grad_enabled() and not evaluating):
             return decode(
                 env, solutions, logits_fn, strategy,
                 starts=starts, with_entropy=with_entropy, max_steps=max_steps, num_steps=num_steps,
             )  # fmt: skip
         record = tuple(dict.fromkeys((*keys, "action_mask")))
-        if isinstance(strategy, Evaluate):
-            rollout = walk(env, solutions, strategy.given(), record=record)
+        if evaluating:
+            forced = int(strategy.multistart)
+            rollout = walk(env, solutions, strategy.given(), record=record, forced=forced)
         else:
             with torch.no_grad():
                 rollout = decode(
@@ -254,6 +269,13 @@ class ConstructivePolicy(PretrainedMixin, nn.Module):
             logits_fn, rollout, strategy, chunk=self.replay_chunk, with_entropy=with_entropy
         )
         return rollout
+
+    def _refuse_nan(self, values: Tensor) -> None:
+        if bool(values.isnan().any()):
+            raise FloatingPointError(
+                f"expected numbers from {type(self).__name__}, got NaN; lower the learning rate, "
+                "clip gradients or use a higher precision"
+            )
 
     def _strategy(
         self,
@@ -272,7 +294,9 @@ class ConstructivePolicy(PretrainedMixin, nn.Module):
                 )
             # [S * B, T] -> [B, S, T]
             settings = {**settings, "actions": unbatchify(actions, actions.shape[0] // batch)}
-            decode_type = "evaluate"
+            # Solutions of a multi-start decode type have a forced first action.
+            multistart = (decode_type or "").startswith("multistart")
+            decode_type, settings["multistart"] = "evaluate", multistart
         defaults = {
             "temperature": self.temperature,
             "tanh_clipping": self.tanh_clipping,
@@ -287,7 +311,12 @@ class ConstructivePolicy(PretrainedMixin, nn.Module):
         if isinstance(env, RL4COEnvBase):
             return env
         # Environments take their size from the instance, so a default one serves any.
-        return ENVS[env or self.env_name]()
+        return _default_env(env or self.env_name)
+
+
+@functools.cache
+def _default_env(name: str) -> RL4COEnvBase:
+    return ENVS[name]()
 
 
 def _environment_starts(td: TensorDictBase, env: RL4COEnvBase, num_starts: int) -> Tensor:

@@ -9,8 +9,9 @@ from __future__ import annotations
 import inspect
 import json
 import os
-import tempfile
+import uuid
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -43,7 +44,7 @@ class PretrainedMixin:
 
     def save_pretrained(self, folder: str | Path) -> Path:
         """Writes `config.json` and `model.safetensors` into `folder`; returns the folder."""
-        from safetensors.torch import save_file
+        from safetensors.torch import save
 
         folder = Path(folder)
         config = {
@@ -54,9 +55,13 @@ class PretrainedMixin:
         folder.mkdir(parents=True, exist_ok=True)
         assert isinstance(self, nn.Module)
         weights = {key: value.contiguous() for key, value in self.state_dict().items()}
-        _write_atomically(folder / WEIGHTS_FILE, lambda path: save_file(weights, path))
         text = json.dumps(config, indent=2) + "\n"
-        _write_atomically(folder / CONFIG_FILE, lambda path: Path(path).write_text(text))
+        _write_together(
+            {
+                folder / WEIGHTS_FILE: lambda path: path.write_bytes(save(weights)),
+                folder / CONFIG_FILE: lambda path: path.write_text(text, encoding="utf-8"),
+            }
+        )
         return folder
 
     @classmethod
@@ -68,7 +73,13 @@ class PretrainedMixin:
                 f"expected a {cls.__name__} in {folder}, got a {config['class']}; "
                 f"use {config['class']}.from_pretrained or rl4co.models.load_pretrained"
             )
-        policy = cls(**config["arguments"])
+        try:
+            policy = cls(**config["arguments"])
+        except (TypeError, ValueError, LookupError) as error:
+            raise FileFormatError(
+                f"expected arguments of {cls.__name__} in {folder}, got others ({error}); "
+                "was it written by another version?"
+            ) from error
         assert isinstance(policy, nn.Module)
         _load_weights(policy, Path(folder) / WEIGHTS_FILE)
         return policy.to(device).eval()
@@ -87,6 +98,8 @@ def read_config(folder: str | Path) -> dict[str, Any]:
         raise FileFormatError(f"expected JSON in {path}, got: {error}") from error
     if not isinstance(config, dict) or config.get("format") != _FORMAT:
         raise FileFormatError(f"expected format {_FORMAT!r} in {path}, got a foreign file")
+    if not isinstance(config.get("class"), str) or not isinstance(config.get("arguments"), dict):
+        raise FileFormatError(f"expected a class name and its arguments in {path}, got neither")
     return config
 
 
@@ -98,7 +111,10 @@ def load_pretrained(folder: str | Path, device: torch.device | str = "cpu") -> A
     known = exported_names("rl4co.models.zoo")
     if name not in known:
         raise UnknownNameError("policy class", name, known)
-    return resolve(known[name], name).from_pretrained(folder, device)
+    found = resolve(known[name], name)
+    if not (isinstance(found, type) and issubclass(found, PretrainedMixin)):
+        raise FileFormatError(f"expected the class of a policy in {folder}, got {name}")
+    return found.from_pretrained(folder, device)
 
 
 def _load_weights(policy: nn.Module, path: Path) -> None:
@@ -132,12 +148,15 @@ def _jsonable(owner: str, arguments: dict[str, Any]) -> dict[str, Any]:
     return arguments
 
 
-def _write_atomically(path: Path, write: Any) -> None:
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    os.close(handle)
+def _write_together(files: dict[Path, Callable[[Path], object]]) -> None:
+    """Writes files under temporary names and renames them only when all are complete."""
+    drafts = {path: path.with_name(f".{path.name}.{uuid.uuid4().hex}") for path in files}
     try:
-        write(temporary)
-        os.replace(temporary, path)
+        for path, write in files.items():
+            write(drafts[path])
+        for path, draft in drafts.items():
+            os.replace(draft, path)
     except BaseException:
-        Path(temporary).unlink(missing_ok=True)
+        for draft in drafts.values():
+            draft.unlink(missing_ok=True)
         raise

@@ -328,11 +328,17 @@ def get_reinforce_baseline(name: str, **kwargs: Any) -> REINFORCEBaseline:
     """
     if name not in BASELINES:
         raise UnknownNameError("REINFORCE baseline", name, BASELINES)
-    warmup = {key: kwargs.pop(key) for key in ("n_epochs", "warmup_exp_beta") if key in kwargs}
-    if name == "rollout":
-        return WarmupBaseline(RolloutBaseline(**kwargs), **warmup)
-    if name == "warmup":
-        final = kwargs.pop("baseline", "rollout")
-        inner = BASELINES[final](**kwargs) if isinstance(final, str) else final
-        return WarmupBaseline(inner, **warmup)
-    return BASELINES[name](**kwargs, **warmup)
+    options = dict(kwargs)
+    warmup = {key: options.pop(key) for key in ("n_epochs", "warmup_exp_beta") if key in options}
+    if BASELINES[name] is RolloutBaseline:
+        return WarmupBaseline(RolloutBaseline(**options), **warmup)
+    if BASELINES[name] is not WarmupBaseline:
+        return BASELINES[name](**options, **warmup)
+    final = options.pop("baseline", "rollout")
+    if isinstance(final, str):
+        if final not in BASELINES:
+            raise UnknownNameError("REINFORCE baseline", final, BASELINES)
+        final = BASELINES[final](**options)
+    elif options:
+        raise ConfigError(f"expected no arguments for a baseline object, got {sorted(options)}")
+    return WarmupBaseline(final, **warmup)

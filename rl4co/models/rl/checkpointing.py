@@ -304,7 +304,8 @@ def _rebuild_arguments(
     arguments = dict(given)
     missing = {}
     for name, entry in record["arguments"].items():
-        if name in given:
+        # An object that is given needs no arguments to build it from.
+        if name in given or name.removesuffix("_kwargs") in given:
             continue
         if "missing" in entry:
             missing[name] = entry["missing"]

@@ -10,6 +10,7 @@ from tensordict import TensorDictBase
 from torch import Tensor, nn
 
 from rl4co.core.errors import ConfigError
+from rl4co.core.ops import unbatchify
 from rl4co.envs.base import RL4COEnvBase
 from rl4co.models.rl.base import RL4COLitModule
 from rl4co.models.rl.baselines import EpochContext, REINFORCEBaseline, get_reinforce_baseline
@@ -59,7 +60,12 @@ class REINFORCE(RL4COLitModule):
         td = self.env.reset(batch)
         out = self.policy(td, self.env, phase=phase, rng=self.action_rng(phase, batch_idx))
         if phase == "train":
-            self.calculate_loss(td, out)
+            # Several solutions per instance get an axis of their own, as baselines expect.
+            num_solutions = out["reward"].shape[0] // td.batch_size[0]
+            axes = num_solutions if num_solutions > 1 else 0
+            self.calculate_loss(
+                td, out, unbatchify(out["reward"], axes), unbatchify(out["log_likelihood"], axes)
+            )
         return self.log_metrics(out, phase, dataloader_idx, batch_size=td.batch_size[0])
 
     def calculate_loss(

@@ -42,7 +42,8 @@ class RewardScaler(nn.Module):
             return scores / self.scale
         self._update(scores.detach().double().flatten())
         variance = self.squares / (self.count - 1).clamp_min(1)
-        deviation = variance.sqrt().clamp_min(torch.finfo(scores.dtype).eps).to(scores.dtype)
+        # Without any variance there is nothing to scale by.
+        deviation = torch.where(variance > 0, variance.sqrt(), 1.0).to(scores.dtype)
         centre = self.mean.to(scores.dtype) if self.scale == "norm" else 0.0
         return (scores - centre) / deviation
 

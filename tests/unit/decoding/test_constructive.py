@@ -181,6 +181,29 @@ def test_evaluate_gives_the_likelihood_of_the_decode(setup, decoding, grad):
     assert bool((summed["entropy"] > 0).all())
 
 
+@pytest.mark.parametrize("grad", [True, False], ids=["grad", "no-grad"])
+@pytest.mark.parametrize("select_best", [False, True])
+def test_evaluate_solutions_of_multistart(setup, grad, select_best):
+    """Told how they came about, their first action counts as given, as it did in the decode."""
+    env, policy, td = setup
+    settings = {
+        "phase": "test",
+        "decode_type": "multistart_sampling",
+        "return_sum_log_likelihood": False,
+    }
+    with torch.set_grad_enabled(grad):
+        out = policy(td, env, num_starts=4, select_best=select_best, rng=seeded(), **settings)
+        given = policy(td, env, actions=out["actions"], **settings)
+        alone = policy(td, env, actions=out["actions"], **{**settings, "decode_type": "evaluate"})
+    torch.testing.assert_close(given["log_likelihood"], out["log_likelihood"], atol=1e-5, rtol=0)
+    assert not bool(given["log_likelihood"][:, 0].any())
+    # Without the hint the policy answers for the first action too.
+    assert bool((alone["log_likelihood"][:, 0] < 0).all())
+    torch.testing.assert_close(
+        alone["log_likelihood"][:, 1:], out["log_likelihood"][:, 1:], atol=1e-5, rtol=0
+    )
+
+
 @torch.no_grad()
 def test_padding_does_not_change_an_evaluation(make_env, make_policy):
     """Zeros after the end of a CVRP solution add nothing to likelihood, entropy or reward."""
@@ -368,6 +391,23 @@ def test_max_steps(setup, decode_type):
     env, policy, td = setup
     with pytest.raises(InvalidActionError, match="within 3 steps"):
         policy(td, env, decode_type=decode_type, max_steps=3)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        ({"train_decode_type": "sampl"}, UnknownNameError),
+        ({"val_decode_type": "gredy"}, UnknownNameError),
+        ({"test_decode_type": "multistart"}, UnknownNameError),
+        ({"temperature": 0.0}, ConfigError),
+        ({"tanh_clipping": -1.0}, ConfigError),
+    ],
+    ids=str,
+)
+def test_bad_defaults_are_refused_at_once(make_policy, arguments, error):
+    """A typing error in a configuration does not wait for the first validation."""
+    with pytest.raises(error):
+        make_policy("tsp", **arguments)
 
 
 @pytest.mark.parametrize("chunk", [0, -1])

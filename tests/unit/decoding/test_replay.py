@@ -11,7 +11,7 @@ from torch import Tensor
 
 from rl4co.decoding.replay import replay
 from rl4co.decoding.rollout import decode, expand_solutions
-from rl4co.decoding.strategies import Greedy
+from rl4co.decoding.strategies import Greedy, Sampling
 from rl4co.models import AttentionModelDecoder, AttentionModelPolicy
 
 NETWORKS = {
@@ -254,6 +254,32 @@ def test_gradients_of_forced_starts_are_absent(make_env, make_policy):
     assert out["log_likelihood"].shape == (18, 6)
     assert out["log_likelihood"][:, 0].tolist() == [0.0] * 18
     assert bool((out["log_likelihood"][:, 1:-1] < 0).all())
+
+
+@pytest.mark.parametrize("settings", [{"top_k": 2}, {"top_p": 0.5}], ids=str)
+def test_truncation_does_not_move_in_the_replay(make_env, settings, rng):
+    """Nearly equal logits: what was in the truncated support when drawn is in it when replayed.
+
+    The replay of this policy differs from its steps by a rounding error, as the products of a
+    network do. Recomputing the border between kept and dropped actions would put some chosen
+    actions on the wrong side: probability zero, an infinite loss.
+    """
+    env = make_env("tsp", 8)
+    td = env.reset(batch_size=50)
+    table = 1e-6 * torch.randn(50, 8, generator=rng)
+    noise = [0.0]
+
+    def logits_fn(state):
+        moved = table + noise[0] * torch.randn(50, 8, generator=rng)
+        return moved.unsqueeze(1).expand(state["action_mask"].shape)
+
+    strategy = Sampling(rng=rng, **settings)
+    state = expand_solutions(dict(td.items()), 1)
+    made = decode(env, state, logits_fn, strategy, record=("action_mask",))
+    noise[0] = 1e-6
+    log_probs, _ = replay(logits_fn, made, strategy)
+    assert bool(log_probs.isfinite().all())
+    torch.testing.assert_close(log_probs, made.log_probs, atol=1e-4, rtol=0)
 
 
 @pytest.mark.parametrize("settings", [{"temperature": 0.5}, {"tanh_clipping": 4.0}, {}], ids=str)

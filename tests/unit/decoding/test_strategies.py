@@ -140,6 +140,8 @@ def test_a_setting_of_another_strategy_is_unknown(name):
         ("beam_search", {"num_samples": 2}),
         ("beam_search", {"num_starts": 2}),
         ("beam_search", {"multistart": True}),
+        ("evaluate", {"num_samples": 2}),
+        ("evaluate", {"num_starts": 2}),
     ],
 )
 def test_settings_that_would_be_ignored_are_refused(name, settings):

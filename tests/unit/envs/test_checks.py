@@ -181,10 +181,10 @@ class NoCheck(TSPEnv):
 
 
 class StricterThanMask(CVRPEnv):
-    """The check has no tolerance, the mask has a large one."""
+    """The mask fills vehicles beyond what the check accepts."""
 
-    def __init__(self, *args, **kwargs):
-        super().__init__(*args, capacity_tolerance=0.3, **kwargs)
+    def _action_mask(self, state):
+        return super()._action_mask({**state, "vehicle_capacity": 1.3 * state["vehicle_capacity"]})
 
 
 # ---------------------------------------------------------------- side effects

@@ -154,7 +154,7 @@ def test_interrupted_writing_keeps_the_old_files(victim, policy, folder, monkeyp
         raise KeyboardInterrupt
 
     if victim == "weights":
-        monkeypatch.setattr("safetensors.torch.save_file", interrupted)
+        monkeypatch.setattr("safetensors.torch.save", interrupted)
     elif victim == "config":
         monkeypatch.setattr(Path, "write_text", interrupted)
     else:
@@ -175,7 +175,7 @@ def test_half_written_file_is_never_seen(policy, folder, monkeypatch):
         assert contents(folder)[WEIGHTS_FILE] == before[WEIGHTS_FILE]
         raise RuntimeError("disk full")
 
-    monkeypatch.setattr("safetensors.torch.save_file", half)
+    monkeypatch.setattr("safetensors.torch.save", half)
     with pytest.raises(RuntimeError, match="disk full"):
         policy.save_pretrained(folder)
     monkeypatch.undo()

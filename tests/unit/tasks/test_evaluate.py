@@ -51,7 +51,9 @@ def test_result_is_consistent(setting, method):
     assert all(module.training for module in policy.modules()), "the mode must be restored"
 
 
-@pytest.mark.parametrize("method", [m for m in DETERMINISTIC if METHODS[m].augment_fn != "symmetric"])
+@pytest.mark.parametrize(
+    "method", [m for m in DETERMINISTIC if METHODS[m].augment_fn != "symmetric"]
+)
 def test_batch_size_does_not_matter(setting, method):
     """One instance at a time, uneven batches and one batch give the same solutions."""
     env, policy, instances = setting

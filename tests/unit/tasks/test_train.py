@@ -284,9 +284,7 @@ def test_experiment_without_package_line_is_refused(tmp_path: Path):
     folder = tmp_path / "experiment"
     folder.mkdir()
     (folder / "lost.yaml").write_text("trainer:\n  max_epochs: 3\n")
-    cfg = load_config(
-        ["experiment=lost", f"paths.output_dir={tmp_path}"], config_dir=tmp_path
-    )
+    cfg = load_config(["experiment=lost", f"paths.output_dir={tmp_path}"], config_dir=tmp_path)
     with pytest.raises(ConfigError, match="# @package _global_"):
         run(cfg)
 

@@ -186,6 +186,32 @@ def test_remote_paths_are_left_to_lightning(checkpoint: Path) -> None:
     assert io.load_checkpoint("memory://folder/a.ckpt") == {"value": 3}
 
 
+def test_best_and_last_are_two_callbacks(runs: ModuleType, tmp_path: Path) -> None:
+    """`save_last` of a callback that monitors a metric is renewed with a new best only.
+
+    So a run that should be resumed where it ended needs a callback without a metric.
+    """
+
+    class Worse(Callback):
+        """Reports a reward that falls from epoch to epoch."""
+
+        def on_validation_epoch_end(self, trainer, model):
+            model.log("val/falling", -float(trainer.current_epoch))
+
+    best = ModelCheckpoint(
+        dirpath=tmp_path, filename="best", monitor="val/falling", mode="max", save_top_k=1
+    )
+    trainer = runs.make_trainer(tmp_path, callbacks=[Worse(), best, saving(tmp_path)])
+    trainer.fit(runs.make_model())
+    content = {name: torch.load(tmp_path / f"{name}.ckpt") for name in ("best", "last")}
+    assert content["best"]["global_step"] == runs.NUM_BATCHES
+    assert content["last"]["global_step"] == 3 * runs.NUM_BATCHES
+    resumed = runs.make_trainer(tmp_path, max_epochs=4, callbacks=[Worse(), best, saving(tmp_path)])
+    resumed.fit(runs.make_model(), ckpt_path="last")
+    assert resumed.global_step == 4 * runs.NUM_BATCHES
+    assert torch.load(tmp_path / "last.ckpt")["global_step"] == 4 * runs.NUM_BATCHES
+
+
 # ---------------------------------------------------------------- reading
 
 

@@ -87,8 +87,11 @@ def test_environment_keeps_its_settings(runs: ModuleType, tmp_path: Path) -> Non
 def test_given_arguments_replace_recorded_ones(runs: ModuleType, tmp_path: Path) -> None:
     path = save(runs, tmp_path, runs.make_model())
     env = TSPEnv(generator_params={"num_loc": 9})
-    loaded = AttentionModel.load_from_checkpoint(path, env, batch_size=3)
+    policy = runs.make_policy()
+    loaded = AttentionModel.load_from_checkpoint(path, env, policy, batch_size=3)
     assert loaded.env is env
+    assert loaded.policy is policy
+    assert "policy_kwargs" not in loaded._init_arguments  # they were for the recorded policy
     assert loaded.batch_size == 3
 
 

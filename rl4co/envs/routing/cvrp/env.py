@@ -8,6 +8,7 @@ import torch
 
 from torch import Tensor
 
+from rl4co.core.errors import ConfigError
 from rl4co.core.ops import (
     all_true,
     gather_points,
@@ -71,7 +72,9 @@ class CVRPEnv(RL4COEnvBase):
     def __init__(
         self, *args: Any, capacity_tolerance: float = CAPACITY_TOLERANCE, **kwargs: Any
     ) -> None:
-        self._capacity_slack = 1.0 + capacity_tolerance
+        if capacity_tolerance < 0:
+            raise ConfigError(f"expected capacity_tolerance >= 0, got {capacity_tolerance}")
+        self.capacity_tolerance = capacity_tolerance
         super().__init__(*args, **kwargs)
 
     def _init_state(self, instance: State) -> State:
@@ -107,7 +110,7 @@ class CVRPEnv(RL4COEnvBase):
 
     def _action_mask(self, state: State) -> Tensor:
         load = state["demand"] + state["used_capacity"]  # [*B, N]
-        too_much = load > state["vehicle_capacity"] * self._capacity_slack
+        too_much = load > state["vehicle_capacity"] * (1.0 + self.capacity_tolerance)
         customers = ~(state["visited"] | too_much)[..., 1:]  # [*B, N - 1]
         # Staying at the depot is pointless while some customer fits.
         none_fits = customers.sum(-1, keepdim=True) == 0
@@ -130,7 +133,9 @@ class CVRPEnv(RL4COEnvBase):
         total = demand.cumsum(-1)
         at_depot = torch.where(actions == 0, total, torch.zeros_like(total))
         load = total - at_depot.cummax(-1).values
-        limit = state["vehicle_capacity"].double() * (1.0 + CAPACITY_TOLERANCE)
+        # Float32 sums need some slack even where the mask has none.
+        slack = 1.0 + max(self.capacity_tolerance, CAPACITY_TOLERANCE)
+        limit = state["vehicle_capacity"].double() * slack
         return {
             "every customer is visited exactly once": (visits[..., 1:] != 1).any(-1),
             "no route exceeds the vehicle capacity": (load > limit).any(-1),
@@ -143,7 +148,7 @@ class CVRPEnv(RL4COEnvBase):
             "demand is not negative": (demand < 0).any(-1),
             "capacity is positive": ((instance["capacity"] <= 0) | (limit <= 0)).any(-1),
             "demand fits the vehicle_capacity (1 unless given; divide demand by capacity)": (
-                demand > limit * self._capacity_slack
+                demand > limit * (1.0 + self.capacity_tolerance)
             ).any(-1),
         }
 
@@ -171,7 +176,7 @@ class CVRPEnv(RL4COEnvBase):
             state["demand"].reshape(-1, state["demand"].shape[-1]).cpu().numpy(),
             state["vehicle_capacity"].reshape(-1).cpu().numpy(),
             actions.reshape(-1, actions.shape[-1]).cpu().numpy(),
-            **options,
+            **{"capacity_tolerance": max(self.capacity_tolerance, CAPACITY_TOLERANCE), **options},
         )
         return torch.from_numpy(improved).view(*batch, -1).to(actions.device)
 

@@ -49,7 +49,8 @@ class AttentionModelDecoder(AutoregressiveDecoder):
         num_heads: Heads of the glimpse.
         env_name: Environment whose embeddings to use.
         context_embedding: State → query (default: that of `env_name`).
-        dynamic_embedding: State → changes of keys and values (default: that of `env_name`).
+        dynamic_embedding: State → changes of keys and values (default: that of `env_name`, or
+            none with a context embedding of your own).
         mask_inner: Whether the glimpse attends to allowed nodes only.
         out_bias_pointer_attn: Whether the pointer's output projection has a bias.
         linear_bias: Whether the projections of the node embeddings have biases.
@@ -76,9 +77,9 @@ class AttentionModelDecoder(AutoregressiveDecoder):
         pointer: PointerAttention | None = None,
     ) -> None:
         super().__init__()
-        if context_embedding is None or dynamic_embedding is None:
+        if context_embedding is None:
             defaults = make_embeddings(env_name, EmbeddingConfig(embed_dim))
-            context_embedding = context_embedding or defaults.context
+            context_embedding = defaults.context
             dynamic_embedding = dynamic_embedding or defaults.dynamic
         self.context_embedding = context_embedding
         self.dynamic_embedding = dynamic_embedding
@@ -147,6 +148,8 @@ class AttentionModelDecoder(AutoregressiveDecoder):
     def forward(self, state: Mapping[str, Tensor], cache: DecoderCache) -> Tensor:
         """Logits `[B, Q, N]`, neither clipped nor masked."""
         query = self.context_embedding(cache.context, state)  # [B, Q, D]
+        if query.dim() == 2:  # a context written for one solution per instance
+            query = query.unsqueeze(1)
         if cache.graph_context is not None:
             query = query + cache.graph_context
         if self.dynamic_embedding is not None:

@@ -17,7 +17,14 @@ from torch import Tensor
 from rl4co.core.errors import FileFormatError, UnknownNameError
 from rl4co.models.zoo.am.policy import AttentionModelPolicy
 
-_UNREADABLE = (ValueError, EOFError, RuntimeError, pickle.UnpicklingError, zipfile.BadZipFile)
+_UNREADABLE = (
+    ValueError,
+    LookupError,
+    EOFError,
+    RuntimeError,
+    pickle.UnpicklingError,
+    zipfile.BadZipFile,
+)
 
 #: Environments for which original weights were published.
 PROBLEMS = ("tsp", "cvrp", "sdvrp", "op", "pctsp", "spctsp")
@@ -36,6 +43,11 @@ def load_original_weights(
     if problem not in PROBLEMS:
         raise UnknownNameError("problem with original Attention Model weights", problem, PROBLEMS)
     original = source if isinstance(source, Mapping) else _read(Path(source))
+    if not all(isinstance(value, Tensor | np.ndarray) for value in original.values()):
+        raise FileFormatError(
+            f"expected original Attention Model weights (tensors by name), got other values in "
+            f"{source if not isinstance(source, Mapping) else 'the state dict'}"
+        )
     policy = AttentionModelPolicy(env_name=problem, attention_bias=False)
     expected = policy.state_dict()
     try:
@@ -76,7 +88,12 @@ def _read(path: Path) -> Mapping[str, Any]:
         raise FileFormatError(
             f"expected an original .pt checkpoint or an .npz of its arrays, got {path} ({error})"
         ) from error
-    return content.get("model", content)
+    content = content.get("model", content) if isinstance(content, Mapping) else content
+    if not isinstance(content, Mapping):
+        raise FileFormatError(
+            f"expected original Attention Model weights in {path}, got a {type(content).__name__}"
+        )
+    return content
 
 
 def _heads_in(value: Tensor) -> Tensor:
@@ -92,11 +109,8 @@ def _heads_out(value: Tensor) -> Tensor:
 def _convert(original: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Our keys with the original values."""
     out = {}
-    num_layers = 1 + max(
-        (int(key.split(".")[2]) for key in original if key.startswith("embedder.layers.")),
-        default=-1,
-    )
-    for layer in range(num_layers):
+    layers = {key.split(".")[2] for key in original if key.startswith("embedder.layers.")}
+    for layer in sorted(layers):
         theirs, ours = f"embedder.layers.{layer}", f"encoder.net.layers.{layer}"
         out[f"{ours}.attention.Wqkv.weight"] = torch.cat(
             [_heads_in(original[f"{theirs}.0.module.W_{part}"]) for part in ("query", "key", "val")]

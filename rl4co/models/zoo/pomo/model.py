@@ -72,6 +72,13 @@ class POMO(REINFORCE):
             raise ConfigError(
                 f"expected baseline 'shared' for POMO, got {baseline!r}; use REINFORCE for others"
             )
+        if num_augment < 0 or (num_starts is not None and num_starts < 1):
+            raise ConfigError(
+                f"expected num_augment >= 0 and num_starts >= 1 (or None), got {num_augment} and "
+                f"{num_starts}"
+            )
+        if policy is not None and policy_kwargs:
+            raise ConfigError("expected policy or policy_kwargs, got both; give one of them")
         policy = policy or AttentionModelPolicy(
             **{"env_name": env.name, **POLICY_DEFAULTS, **(policy_kwargs or {})}
         )
