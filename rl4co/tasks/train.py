@@ -81,9 +81,7 @@ def run(cfg: DictConfig) -> tuple[dict[str, float], dict[str, Any]]:
     metrics: dict[str, float] = {}
     if cfg.get("train", True):
         resumed = cfg.get("ckpt_path")
-        log.info(
-            f"Training {type(model).__name__} on {env.name}" + f" from {resumed}" * bool(resumed)
-        )
+        log.info(f"Training {type(model).__name__} on {env.name} from {resumed or 'scratch'}")
         trainer.fit(model, ckpt_path=resumed)
         metrics.update(_values(trainer))
     if cfg.get("test", True):

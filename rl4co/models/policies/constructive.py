@@ -246,18 +246,19 @@ class ConstructivePolicy(PretrainedMixin, nn.Module):
             return beam_search(
                 env, solutions, logits_fn, strategy, num_steps=num_steps, max_steps=max_steps
             )
-        evaluating = isinstance(strategy, Evaluate)
-        if evaluating:
-            num_steps = strategy.given().shape[-1]
-        if keys is None or (not torch.is_grad_enabled() and not evaluating):
+        given = strategy.given() if isinstance(strategy, Evaluate) else None  # [B, S, T]
+        if given is not None:
+            num_steps = given.shape[-1]
+            starts = given[..., 0] if strategy.multistart else None
+        if keys is None or (not torch.is_grad_enabled() and given is None):
             return decode(
                 env, solutions, logits_fn, strategy,
                 starts=starts, with_entropy=with_entropy, max_steps=max_steps, num_steps=num_steps,
             )  # fmt: skip
         record = tuple(dict.fromkeys((*keys, "action_mask")))
-        if evaluating:
+        if given is not None:
             forced = int(strategy.multistart)
-            rollout = walk(env, solutions, strategy.given(), record=record, forced=forced)
+            rollout = walk(env, solutions, given, record=record, forced=forced)
         else:
             with torch.no_grad():
                 rollout = decode(
