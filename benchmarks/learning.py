@@ -5,7 +5,7 @@ own public route, one after the other, each for the same training time. The gree
 same fixed instances is recorded on the way; the time of these evaluations does not count.
 
     python -m benchmarks.learning                  # 10 minutes each
-    python -m benchmarks.learning --minutes 0.5 --interval 5 --results /tmp/try
+    python -m benchmarks.learning --minutes 0.5 --interval 5 --results try
     python -m benchmarks.learning --render         # plot and README.md from the stored curves
 """
 

@@ -5,7 +5,7 @@ build), then rl4co with torch held fixed by a constraint.
 
     python -m benchmarks.published                        # build, or check, the default folder
     python -m benchmarks.published --venv ~/.cache/rl4co-published
-    python -m benchmarks.published --torch-index https://download.pytorch.org/whl/cpu
+    python -m benchmarks.published --torch-index URL      # an index of CPU-only torch builds
 """
 
 from __future__ import annotations

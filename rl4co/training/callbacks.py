@@ -121,6 +121,15 @@ class RL4COProgressBar(RichProgressBar):
             self._updated = now
             super().on_train_batch_end(trainer, pl_module, outputs, batch, batch_idx)
 
+    def on_train_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        """Shows the metrics of the epoch, in one process only.
+
+        Reading them reduces them over all processes, of which only the first one draws a bar: it
+        would wait for the others for ever.
+        """
+        if trainer.world_size == 1:
+            super().on_train_epoch_end(trainer, pl_module)
+
     def get_metrics(
         self, trainer: L.Trainer, pl_module: L.LightningModule
     ) -> dict[str, int | str | float | dict[str, float]]:

@@ -24,12 +24,16 @@ def step():
     return float((y - x).sum())
 for _ in range(2):
     step()
-before = resource.getrusage(resource.RUSAGE_SELF)
+def peak():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
 for _ in range(8):
     step()
-after = resource.getrusage(resource.RUSAGE_SELF)
-faults = after.ru_minflt - before.ru_minflt
-print(json.dumps({"applied": applied, "faults": faults, "peak": after.ru_maxrss / 1024}))
+faults = resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+early = peak()
+for _ in range(40):
+    step()
+print(json.dumps({"applied": applied, "faults": faults, "early": early, "peak": peak()}))
 """
 
 
@@ -53,8 +57,11 @@ def test_large_blocks_are_kept() -> None:
     # 8 steps with 3 temporaries of 12288 pages each.
     assert default["faults"] > 200_000
     assert tuned["faults"] < default["faults"] / 10
-    # Kept blocks do not always fit, but the peak stays within a few temporaries.
-    assert tuned["peak"] < default["peak"] + 3 * 48
+    # A kept block does not always fit the next request, so the heap is larger by some blocks (how
+    # many depends on its layout, which differs from process to process). But it stops growing: a
+    # block lost in each of the 40 later steps would be 1920 MiB.
+    assert tuned["peak"] - tuned["early"] < 4 * 48
+    assert tuned["peak"] < 2.5 * default["peak"]
 
 
 def test_other_systems_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
