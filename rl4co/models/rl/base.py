@@ -303,6 +303,13 @@ class RL4COLitModule(L.LightningModule):
         cast(ShardedBatchSampler, loader.sampler).set_epoch(epoch)
         return loader
 
+    def draw_instances(self, size: int, rng: torch.Generator) -> TensorDictBase:
+        """Instances like those of training: generated, or drawn from the training file."""
+        if not self.env.data_files["train"]:
+            return self.env.generator(size, rng=rng)
+        (dataset,) = self._load("train").values()
+        return dataset[torch.randint(len(dataset), (size,), generator=rng)]
+
     def val_dataloader(self) -> list[EvalLoader]:
         """One loader per validation set."""
         return self._loaders("val", self.val_batch_size)

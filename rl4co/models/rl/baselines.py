@@ -33,7 +33,17 @@ class BaselineOutput(NamedTuple):
 
 
 class EpochContext(NamedTuple):
-    """What a baseline may use at the end of an epoch."""
+    """What a baseline may use at the end of an epoch.
+
+    Attributes:
+        policy: The policy in training.
+        env: The environment.
+        epoch: Number of the epoch that has ended.
+        batch_size: Instances per call of a policy.
+        seed: Seed of the run.
+        device: Device of the policy.
+        draw: (size, rng) → fresh instances like those of training (default: the generator's).
+    """
 
     policy: nn.Module
     env: RL4COEnvBase
@@ -41,6 +51,7 @@ class EpochContext(NamedTuple):
     batch_size: int
     seed: int
     device: torch.device
+    draw: Callable[[int, torch.Generator], TensorDictBase] | None = None
 
 
 class REINFORCEBaseline(nn.Module):
@@ -185,7 +196,7 @@ class RolloutBaseline(REINFORCEBaseline):
         rng = derive_generator(context.seed, "baseline", context.epoch)
         for start in range(0, self.dataset_size, context.batch_size):
             size = min(context.batch_size, self.dataset_size - start)
-            batch = context.env.generator(size, rng=rng).to(context.device)
+            batch = (context.draw or context.env.generator)(size, rng).to(context.device)
             td = context.env.reset(batch)
             ours = candidate.greedy_reward(td, context.env)
             rewards.append((ours, self.frozen.greedy_reward(td, context.env)))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import functools
+
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
@@ -45,8 +47,12 @@ class REINFORCE(RL4COLitModule):
         **kwargs: Any,
     ) -> None:
         super().__init__(env, policy, **kwargs)
+        self._new_baseline: Callable[[], REINFORCEBaseline] | None = None
         if isinstance(baseline, str):
-            baseline = get_reinforce_baseline(baseline, **(baseline_kwargs or {}))
+            self._new_baseline = functools.partial(
+                get_reinforce_baseline, baseline, **(baseline_kwargs or {})
+            )
+            baseline = self._new_baseline()
         elif baseline_kwargs:
             raise ConfigError("expected baseline_kwargs with a baseline's name only, got an object")
         self.baseline = baseline
@@ -106,6 +112,7 @@ class REINFORCE(RL4COLitModule):
                 batch_size=self.val_batch_size,
                 seed=self.run_seed,
                 device=self.device,
+                draw=self.draw_instances,
             )
         )
         self.log_dict(metrics, sync_dist=True)
@@ -137,5 +144,11 @@ class REINFORCE(RL4COLitModule):
             checkpoint_path, env, policy, map_location, strict, **kwargs
         )
         if not load_baseline:
+            if model._new_baseline is None:
+                raise ConfigError(
+                    "expected a baseline given by name to set it up anew, got an object; "
+                    "pass baseline=... with the object instead"
+                )
+            model.baseline = model._new_baseline().to(model.device)
             model.baseline.setup(model.policy, model.env)
         return model
