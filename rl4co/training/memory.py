@@ -3,8 +3,8 @@
 glibc maps every large block (from 32 MiB at the latest) into memory of its own and gives it back to
 the kernel when it is freed. A training step allocates the same large tensors as the one before, so
 each step pays again for mapping them, for a page fault and for zeroing every 4 KiB. On a step of
-the Attention Model with 50 nodes and a batch of 512 these were 200 000 to 330 000 page faults and
-14 to 20 % of the CPU time (the part spent in the kernel). With the settings below freed blocks are
+the Attention Model with 50 nodes and a batch of 512 these were 170 000 to 330 000 page faults and
+13 to 20 % of the CPU time (the part spent in the kernel). With the settings below freed blocks are
 kept and used again: at most a few thousand faults per step, and hardly any time in the kernel.
 
 The price is that the process keeps the memory of its largest moment until it ends, and that a kept
