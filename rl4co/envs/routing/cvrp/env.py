@@ -9,15 +9,19 @@ import torch
 from torch import Tensor
 
 from rl4co.core.errors import ConfigError
-from rl4co.core.ops import (
-    all_true,
-    gather_points,
-    get_distance_matrix,
-    get_matrix_tour_length,
-    get_tour_length,
-)
+from rl4co.core.ops import all_true, get_distance_matrix
 from rl4co.core.registry import ENVS
 from rl4co.envs.base import RL4COEnvBase, State
+from rl4co.envs.routing._parts import (
+    count_visits,
+    depot_tour_length,
+    first_customers,
+    locs_with_depot,
+    pad_depot,
+    start_at_depot,
+    sum_along_routes,
+    unvisited,
+)
 from rl4co.envs.routing.cvrp.generator import CVRPGenerator
 
 #: Slack on the vehicle capacity, shared by the mask and the validity check: float32 sums of
@@ -78,22 +82,16 @@ class CVRPEnv(RL4COEnvBase):
         super().__init__(*args, **kwargs)
 
     def _init_state(self, instance: State) -> State:
-        locs = {}
-        if "locs" in instance:
-            depot = instance["depot"].unsqueeze(-2)  # [*B, 1, 2]
-            locs["locs"] = torch.cat([depot, instance["locs"]], -2)  # [*B, N, 2]
-        demand = torch.cat([torch.zeros_like(instance["demand"][..., :1]), instance["demand"]], -1)
-        start = torch.zeros(demand.shape[:-1], dtype=torch.int64, device=demand.device)
+        demand = pad_depot(instance["demand"])  # [*B, N]
         capacity = instance.get("vehicle_capacity")
         return {
-            **locs,
+            **locs_with_depot(instance),
             "demand": demand,
             "capacity": instance["capacity"],
             "vehicle_capacity": torch.ones_like(demand[..., :1]) if capacity is None else capacity,
             "used_capacity": torch.zeros_like(demand[..., :1]),
-            "visited": torch.zeros(demand.shape, dtype=torch.bool, device=demand.device),
-            "current_node": start,
-            "i": start.unsqueeze(-1),
+            "visited": unvisited(demand),
+            "current_node": start_at_depot(demand),
         }
 
     def _transition(self, state: State, action: Tensor) -> State:
@@ -104,7 +102,6 @@ class CVRPEnv(RL4COEnvBase):
             "used_capacity": load * (node != 0),
             "visited": visited,
             "current_node": action,
-            "i": state["i"] + 1,
             "done": all_true(visited),
         }
 
@@ -118,21 +115,11 @@ class CVRPEnv(RL4COEnvBase):
         return torch.cat([depot, customers], -1)
 
     def _objective(self, state: State, actions: Tensor) -> Tensor:
-        depot = torch.zeros_like(actions[..., :1])
-        route = torch.cat([depot, actions], -1)
-        if "cost_matrix" in state:
-            return -get_matrix_tour_length(state["cost_matrix"], route)
-        return -get_tour_length(gather_points(state["locs"], route))
+        return -depot_tour_length(state, actions)
 
     def _violations(self, state: State, actions: Tensor) -> dict[str, Tensor]:
-        num_nodes = state["demand"].shape[-1]
-        visits = torch.zeros(*actions.shape[:-1], num_nodes, device=actions.device)
-        visits = visits.scatter_add(-1, actions, torch.ones_like(actions, dtype=visits.dtype))
-        demand = state["demand"].double().gather(-1, actions)
-        # Load of a route at each step: total so far minus the total at the last depot visit.
-        total = demand.cumsum(-1)
-        at_depot = torch.where(actions == 0, total, torch.zeros_like(total))
-        load = total - at_depot.cummax(-1).values
+        visits = count_visits(actions, state["demand"].shape[-1])
+        load = sum_along_routes(state["demand"].double().gather(-1, actions), actions)
         # Float32 sums need some slack even where the mask has none.
         slack = 1.0 + max(self.capacity_tolerance, CAPACITY_TOLERANCE)
         limit = state["vehicle_capacity"].double() * slack
@@ -161,9 +148,7 @@ class CVRPEnv(RL4COEnvBase):
         return state["demand"].shape[-1] - 1
 
     def _start_actions(self, state: State, num_starts: int) -> Tensor:
-        demand = state["demand"]
-        customers = torch.arange(1, num_starts + 1, device=demand.device)
-        return customers.expand(*demand.shape[:-1], num_starts)
+        return first_customers(state["demand"], num_starts)
 
     def _local_search(self, state: State, actions: Tensor, **options: Any) -> Tensor:
         from rl4co.envs.routing.cvrp.local_search import improve_routes

@@ -8,14 +8,10 @@ import torch
 
 from torch import Tensor
 
-from rl4co.core.ops import (
-    gather_points,
-    get_distance_matrix,
-    get_matrix_tour_length,
-    get_tour_length,
-)
+from rl4co.core.ops import get_distance_matrix
 from rl4co.core.registry import ENVS
 from rl4co.envs.base import RL4COEnvBase, State
+from rl4co.envs.routing._parts import tour_length
 from rl4co.envs.routing.tsp.generator import TSPGenerator
 
 
@@ -77,9 +73,7 @@ class TSPEnv(RL4COEnvBase):
         return state["action_mask"]
 
     def _objective(self, state: State, actions: Tensor) -> Tensor:
-        if "cost_matrix" in state:
-            return -get_matrix_tour_length(state["cost_matrix"], actions)
-        return -get_tour_length(gather_points(state["locs"], actions))
+        return -tour_length(state, actions)
 
     def _violations(self, state: State, actions: Tensor) -> dict[str, Tensor]:
         num_nodes = state["action_mask"].shape[-1]

@@ -1,0 +1,107 @@
+"""What the routing problems share: depots, travel costs, visits, sums along routes.
+
+All are pure functions of tensors with any number of leading batch axes `*B`. Node 0 is the depot
+where there is one; N counts it, n does not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+
+from torch import Tensor
+
+from rl4co.core.ops import (
+    gather_points,
+    get_distance,
+    get_leg_costs,
+    get_matrix_tour_length,
+    get_tour_length,
+)
+
+
+def locs_with_depot(instance: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """`{"locs": [*B, N, 2]}` with the depot in front; empty for instances given by a matrix."""
+    if "locs" not in instance:
+        return {}
+    depot = instance["depot"].unsqueeze(-2)  # [*B, 1, 2]
+    return {"locs": torch.cat([depot, instance["locs"]], -2)}  # [*B, N, 2]
+
+
+def pad_depot(values: Tensor, value: float = 0) -> Tensor:
+    """One value per customer, with the depot's in front: `[*B, n]` → `[*B, N]`."""
+    return torch.cat([torch.full_like(values[..., :1], value), values], -1)
+
+
+def start_at_depot(like: Tensor) -> Tensor:
+    """The depot as current node `[*B]` of a batch of which `like` is a tensor `[*B, N]`."""
+    return torch.zeros(like.shape[:-1], dtype=torch.int64, device=like.device)
+
+
+def unvisited(like: Tensor) -> Tensor:
+    """`visited [*B, N]` before the first step."""
+    return torch.zeros(like.shape, dtype=torch.bool, device=like.device)
+
+
+def leg_costs(
+    state: Mapping[str, Tensor], origin: Tensor, destination: Tensor, matrix: str = "cost_matrix"
+) -> Tensor:
+    """Cost of each leg, by the matrix of the instance if it has one, else Euclidean.
+
+    Args:
+        state: With `locs [*B, N, 2]` or a matrix `[*B, N, N]`.
+        origin: Nodes `[*B, T]`.
+        destination: Nodes `[*B, T]`.
+        matrix: Key of the matrix.
+
+    Returns:
+        `[*B, T]`.
+    """
+    if matrix in state:
+        return get_leg_costs(state[matrix], origin, destination)
+    return get_distance(
+        gather_points(state["locs"], origin), gather_points(state["locs"], destination)
+    )
+
+
+def tour_length(state: Mapping[str, Tensor], nodes: Tensor, matrix: str = "cost_matrix") -> Tensor:
+    """Cost of the closed tour through `nodes [*B, T]` and back to the first: `[*B]`."""
+    if matrix in state:
+        return get_matrix_tour_length(state[matrix], nodes)
+    return get_tour_length(gather_points(state["locs"], nodes))
+
+
+def depot_tour_length(state: Mapping[str, Tensor], actions: Tensor) -> Tensor:
+    """Cost of all routes: from the depot along `actions [*B, T]` and back: `[*B]`."""
+    return tour_length(state, torch.cat([torch.zeros_like(actions[..., :1]), actions], -1))
+
+
+def count_visits(actions: Tensor, num_nodes: int) -> Tensor:
+    """How often each node occurs: `[*B, T]` → `[*B, N]`."""
+    visits = torch.zeros(*actions.shape[:-1], num_nodes, device=actions.device)
+    return visits.scatter_add(-1, actions, torch.ones_like(actions, dtype=visits.dtype))
+
+
+def sum_along_routes(values: Tensor, actions: Tensor) -> Tensor:
+    """Running sum that starts anew after each visit of the depot.
+
+    Args:
+        values: One value per step `[*B, T]`; those of depot visits do not count.
+        actions: Visited nodes `[*B, T]`, 0 is the depot.
+
+    Returns:
+        Sum over the steps since the last depot visit, this one included: `[*B, T]`.
+    """
+    values = torch.where(actions == 0, torch.zeros_like(values), values)
+    total = values.cumsum(-1)
+    steps = torch.arange(actions.shape[-1], device=actions.device)
+    last_depot = torch.where(actions == 0, steps, -1).cummax(-1).values  # [*B, T], -1: none yet
+    before = total.gather(-1, last_depot.clamp_min(0)) * (last_depot >= 0)
+    return total - before
+
+
+def first_customers(like: Tensor, num_starts: int) -> Tensor:
+    """Customers 1 ... S as start actions `[*B, S]` of a batch with a tensor `like [*B, N]`."""
+    customers = torch.arange(1, num_starts + 1, device=like.device)
+    return customers.expand(*like.shape[:-1], num_starts)
