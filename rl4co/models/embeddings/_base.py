@@ -128,10 +128,8 @@ class ContextEmbedding(nn.Module):
         query = _sum_rows(cache.table, self.rows(cache, state))
         features = self.features(state)
         if features is not None:
-            if self.num_features == 1:  # an outer product needs no matrix multiplication
-                query = torch.addcmul(query, features, cache.feature_weight)
-            else:
-                query = query + features @ cache.feature_weight
+            rows = features.flatten(0, -2)  # [B * Q, F]
+            query = torch.addmm(query.flatten(0, -2), rows, cache.feature_weight).view_as(query)
         bias = self.project_context.bias
         return query if bias is None else query + bias
 

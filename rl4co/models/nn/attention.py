@@ -17,6 +17,12 @@ from torch import Tensor, nn
 
 from rl4co.core.errors import ConfigError
 from rl4co.models.nn.packed_attention import packed_attention
+from rl4co.models.nn.recorded_attention import (
+    PointerRecord,
+    attention_with_normaliser,
+    recorded_attention,
+    recorded_product,
+)
 
 #: (q `[B, H, Q, d]`, k `[B, H, N, d]`, v `[B, H, N, d]`, attn_mask `[B, 1, Q, N]`) → `[B, H, Q, d]`
 AttentionFn = Callable[..., Tensor]
@@ -43,8 +49,9 @@ def scaled_dot_product_attention_simple(
     return scores.softmax(-1) @ v
 
 
-#: Sizes of the score matrix between which plain products are used on a CPU.
-_TINY, _FEW = 2**14, 2**22
+#: Sizes of the score matrix between which plain products are used on a CPU, and up to how many
+#: queries per instance without gradients.
+_TINY, _FEW, _QUERIES = 2**14, 2**22, 32
 
 
 def attention(q: Tensor, k: Tensor, v: Tensor, attn_mask: Tensor | None = None) -> Tensor:
@@ -58,7 +65,8 @@ def attention(q: Tensor, k: Tensor, v: Tensor, attn_mask: Tensor | None = None) 
     if q.device.type == "cpu":
         scores = q.shape[0] * q.shape[1] * q.shape[2] * k.shape[2]
         learning = torch.is_grad_enabled() and q.requires_grad
-        if scores > _TINY and (scores <= _FEW if learning else attn_mask is not None):
+        masked_step = attn_mask is not None and q.shape[2] <= _QUERIES
+        if scores > _TINY and (scores <= _FEW if learning else masked_step):
             return scaled_dot_product_attention_simple(q, k, v, attn_mask)
     return F.scaled_dot_product_attention(q, k, v, attn_mask=attn_mask)
 
@@ -182,8 +190,51 @@ class PointerAttention(nn.Module):
     def glimpse(self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor) -> Tensor:
         """Concatenated heads `[B, Q, D]` of attention over the (allowed) nodes."""
         q = self.split_heads(query)  # [B, H, Q, d]
-        attn_mask = mask.unsqueeze(1) if self.mask_inner else None  # [B, 1, Q, N]
-        return self.sdpa_fn(q, key, value, attn_mask=attn_mask).transpose(1, 2).reshape(query.shape)
+        heads = self.sdpa_fn(q, key, value, attn_mask=self._inner_mask(mask))
+        return heads.transpose(1, 2).reshape(query.shape)
+
+    def _inner_mask(self, mask: Tensor) -> Tensor | None:
+        return mask.unsqueeze(1) if self.mask_inner else None  # [B, 1, Q, N]
+
+    # ---------------------------------------------------------------- record and replay
+
+    def can_record(self, query: Tensor) -> bool:
+        """Whether :meth:`record` and :meth:`replay` compute what :meth:`forward` does."""
+        standard = type(self).forward is PointerAttention.forward and self.sdpa_fn is attention
+        cpu = query.device.type == "cpu" and not torch.is_autocast_enabled("cpu")
+        return standard and cpu and query.dtype == torch.float32 and self.project_out.bias is None
+
+    def record(
+        self,
+        query: Tensor,
+        glimpse_key: Tensor,
+        glimpse_value: Tensor,
+        folded_key: Tensor,
+        mask: Tensor,
+    ) -> PointerRecord:
+        """Logits without gradients, and what :meth:`replay` needs; arguments as for `forward`."""
+        q = self.split_heads(query)  # [B, H, Q, d]
+        heads, normaliser = attention_with_normaliser(
+            q, glimpse_key, glimpse_value, self._inner_mask(mask)
+        )
+        heads = heads.transpose(1, 2).reshape(query.shape)  # [B, Q, D]
+        logits = heads @ folded_key.transpose(-2, -1)  # [B, Q, N]
+        return PointerRecord(heads, normaliser.transpose(1, 2), logits)
+
+    def replay(
+        self,
+        query: Tensor,
+        glimpse_key: Tensor,
+        glimpse_value: Tensor,
+        folded_key: Tensor,
+        mask: Tensor,
+        record: PointerRecord,
+    ) -> Tensor:
+        """The recorded logits `[B, Q, N]`, differentiable; arguments as for `forward`."""
+        q = self.split_heads(query)  # [B, H, Q, d]
+        inner = self._inner_mask(mask)
+        heads = recorded_attention(q, glimpse_key, glimpse_value, inner, record)
+        return recorded_product(heads, folded_key, record)
 
 
 def check_heads(embed_dim: int, num_heads: int) -> None:

@@ -60,6 +60,13 @@ class ConstructiveDecoder(nn.Module):
         """Logits `[B, Q, N]` of a state with axes `[B, Q]`; neither clipped nor masked."""
         raise NotImplementedError
 
+    def annotate(
+        self, state: Mapping[str, Tensor], cache: Any
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        """Logits of one step, and by-products `[B, Q, ...]` that :meth:`forward` finds again in
+        the states of the replay. None by default."""
+        return self(state, cache), {}
+
 
 class ConstructivePolicy(PretrainedMixin, nn.Module):
     """A policy that constructs solutions from scratch.
@@ -255,17 +262,27 @@ class ConstructivePolicy(PretrainedMixin, nn.Module):
                 env, solutions, logits_fn, strategy,
                 starts=starts, with_entropy=with_entropy, max_steps=max_steps, num_steps=num_steps,
             )  # fmt: skip
-        record = tuple(dict.fromkeys((*keys, "action_mask")))
+        record = tuple(dict.fromkeys((*keys, "action_mask", *_ending(env, solutions, num_steps))))
         if given is not None:
             forced = int(strategy.multistart)
             rollout = walk(env, solutions, given, record=record, forced=forced)
         else:
+            notes: dict[str, list[Tensor]] = {}
+
+            def noting(state: State) -> Tensor:
+                logits, by_products = self.decoder.annotate(state, cache)
+                for key, value in by_products.items():
+                    notes.setdefault(key, []).append(value)
+                return logits
+
             with torch.no_grad():
                 rollout = decode(
-                    env, solutions, logits_fn, strategy,
+                    env, solutions, logits_fn if self.replay_chunk else noting, strategy,
                     starts=starts, record=record, with_log_probs=False, max_steps=max_steps,
                     num_steps=num_steps,
                 )  # fmt: skip
+            for key in list(notes):  # [B, S, T', ...]; one at a time, the lists are large
+                rollout.trace[key] = torch.stack(notes.pop(key), 2)
         rollout.log_probs, rollout.entropy = replay(
             logits_fn, rollout, strategy, chunk=self.replay_chunk, with_entropy=with_entropy
         )
@@ -322,6 +339,12 @@ def _default_env(name: str) -> RL4COEnvBase:
 
 def _environment_starts(td: TensorDictBase, env: RL4COEnvBase, num_starts: int) -> Tensor:
     return env.select_start_nodes(td, num_starts)
+
+
+def _ending(env: RL4COEnvBase, state: State, num_steps: int | None) -> tuple[str, ...]:
+    """The key by which the replay skips finished solutions, where they may differ in length."""
+    fewest, most = env.step_bounds(state)
+    return ("done",) if num_steps is None and fewest < most else ()
 
 
 def _sum_steps(values: Tensor | None) -> Tensor:

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from rl4co.models.embeddings import EmbeddingConfig, make_embeddings
 from rl4co.models.nn.attention import AttentionFn, PointerAttention
+from rl4co.models.nn.recorded_attention import PointerRecord
 from rl4co.models.policies.autoregressive import AutoregressiveDecoder
 
 
@@ -147,21 +148,34 @@ class AttentionModelDecoder(AutoregressiveDecoder):
 
     def forward(self, state: Mapping[str, Tensor], cache: DecoderCache) -> Tensor:
         """Logits `[B, Q, N]`, neither clipped nor masked."""
-        query = self.context_embedding(cache.context, state)  # [B, Q, D]
-        if query.dim() == 2:  # a context written for one solution per instance
-            query = query.unsqueeze(1)
-        if cache.graph_context is not None:
-            query = query + cache.graph_context
+        query = self._query(state, cache)
         if self.dynamic_embedding is not None:
             return self._dynamic_logits(query, state, cache)
-        return self.pointer(
-            query,
-            cache.glimpse_key,
-            cache.glimpse_value,
-            cache.folded_key,
-            cache.folded_bias,
-            state["action_mask"],
-        )
+        mask = state["action_mask"]
+        keys = cache.glimpse_key, cache.glimpse_value, cache.folded_key
+        record = PointerRecord.from_state(state)
+        if record is not None:
+            return self.pointer.replay(query, *keys, mask, record)
+        return self.pointer(query, *keys, cache.folded_bias, mask)
+
+    def annotate(
+        self, state: Mapping[str, Tensor], cache: DecoderCache
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        """Logits, and the pointer's record that spares the replay its forward pass."""
+        query = self._query(state, cache)
+        standard = type(self).forward is AttentionModelDecoder.forward
+        if self.dynamic_embedding is not None or not (standard and self.pointer.can_record(query)):
+            return super().annotate(state, cache)
+        keys = cache.glimpse_key, cache.glimpse_value, cache.folded_key
+        record = self.pointer.record(query, *keys, state["action_mask"])
+        return record.logits, record.as_state()
+
+    def _query(self, state: Mapping[str, Tensor], cache: DecoderCache) -> Tensor:
+        """Context and graph context `[B, Q, D]`."""
+        query = self.context_embedding(cache.context, state)
+        if query.dim() == 2:  # a context written for one solution per instance
+            query = query.unsqueeze(1)
+        return query if cache.graph_context is None else query + cache.graph_context
 
     def _dynamic_logits(
         self, query: Tensor, state: Mapping[str, Tensor], cache: DecoderCache

@@ -1,0 +1,114 @@
+"""A pointer whose results are known already: nothing is left to compute but gradients.
+
+A rollout without gradients computes the glimpse and the logits of every step. When the steps are
+replayed with gradients, the same numbers come out again, so they are taken from the record, and
+only the backward pass does any work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import torch
+
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+
+class PointerRecord(NamedTuple):
+    """What a pointer computed for its queries.
+
+    Attributes:
+        heads: Concatenated heads of the glimpse `[B, Q, D]`.
+        log_normaliser: Logarithm of the softmax's denominator `[B, Q, H]`.
+        logits: `[B, Q, N]`.
+    """
+
+    heads: Tensor
+    log_normaliser: Tensor
+    logits: Tensor
+
+    def as_state(self) -> dict[str, Tensor]:
+        """Keys under which a trace keeps the record."""
+        return {f"pointer_{name}": value for name, value in self._asdict().items()}
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Tensor]) -> PointerRecord | None:
+        """The record in a state, if there is one."""
+        keys = [f"pointer_{name}" for name in cls._fields]
+        return cls(*(state[key] for key in keys)) if keys[0] in state else None
+
+
+def attention_with_normaliser(
+    q: Tensor, k: Tensor, v: Tensor, attn_mask: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    """Attention and the logarithm of its denominators, by torch's fused CPU kernel.
+
+    Args:
+        q: `[B, H, Q, d]`.
+        k: `[B, H, N, d]`.
+        v: `[B, H, N, d]`.
+        attn_mask: Boolean, True = attend, broadcastable to `[B, H, Q, N]`.
+
+    Returns:
+        Heads `[B, H, Q, d]` and log-normalisers `[B, H, Q]`.
+    """
+    additive = None if attn_mask is None else torch.where(attn_mask, 0.0, -torch.inf)
+    return torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
+        q, k, v, 0.0, False, attn_mask=additive
+    )
+
+
+class _RecordedAttention(torch.autograd.Function):
+    """Attention with known heads `[B, H, Q, d]`; the gradient is that of the fused CPU kernel."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, heads: Tensor, norm: Tensor
+    ) -> Tensor:
+        ctx.save_for_backward(q, k, v, heads, norm, *(() if mask is None else (mask,)))
+        return heads.view_as(heads)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        q, k, v, heads, norm, *mask = ctx.saved_tensors
+        additive = torch.where(mask[0], 0.0, -torch.inf) if mask else None
+        grads = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward(
+            grad, q, k, v, heads, norm, 0.0, False, attn_mask=additive
+        )
+        return (*grads, None, None, None)
+
+
+class _RecordedProduct(torch.autograd.Function):
+    """`heads @ keys.T` with known result: `[B, Q, D], [B, N, D]` → `[B, Q, N]`."""
+
+    @staticmethod
+    def forward(ctx: Any, heads: Tensor, keys: Tensor, logits: Tensor) -> Tensor:
+        ctx.save_for_backward(heads, keys)
+        return logits.view_as(logits)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None]:
+        heads, keys = ctx.saved_tensors
+        return torch.bmm(grad, keys), torch.bmm(grad.transpose(1, 2), heads), None
+
+
+def recorded_attention(
+    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, record: PointerRecord
+) -> Tensor:
+    """Concatenated heads `[B, Q, D]` of the record, differentiable in `q`, `k` and `v`.
+
+    Arguments are those of :func:`attention_with_normaliser`.
+    """
+    heads = record.heads.unflatten(-1, (q.shape[1], -1)).transpose(1, 2)  # [B, H, Q, d]
+    normaliser = record.log_normaliser.transpose(1, 2)  # [B, H, Q]
+    known = _RecordedAttention.apply(q, k, v, mask, heads, normaliser)
+    return known.transpose(1, 2).flatten(2)
+
+
+def recorded_product(heads: Tensor, keys: Tensor, record: PointerRecord) -> Tensor:
+    """Logits `[B, Q, N]` of the record, differentiable in `heads [B, Q, D]`, `keys [B, N, D]`."""
+    return _RecordedProduct.apply(heads, keys, record.logits)
