@@ -6,12 +6,23 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 PROBLEMS = ("tsp", "cvrp")
+#: Problems of cases that have a list of their own: the routing problems of both packages.
+OWN_PROBLEMS = {
+    "env_rollout": (
+        "tsp", "atsp", "cvrp", "sdvrp", "cvrptw", "svrp", "op", "pctsp", "spctsp", "pdp",
+        "mdcpdp", "mtsp", "shpp", "mtvrp",
+    ),
+    "routing_am_train": ("sdvrp", "op", "pctsp", "pdp"),
+    "routing_pomo_train": ("mtvrp",),
+}  # fmt: skip
 SIZES = (20, 50, 100)
 NEW, PUBLISHED = "new", "published"
 
 TITLES = {
     "am_train": "Attention Model: one training step (sampling, REINFORCE, Adam)",
     "pomo_train": "POMO: one training step (all starts, shared baseline, Adam)",
+    "routing_am_train": "Attention Model on further problems: one training step",
+    "routing_pomo_train": "POMO on all multi-task variants mixed: one training step",
     "greedy": "Greedy inference",
     "multistart_greedy": "Multi-start greedy inference (all starts)",
     "latency": "Latency: one instance, greedy",
@@ -22,6 +33,8 @@ TITLES = {
 BATCH = {
     "am_train": 512,
     "pomo_train": 64,
+    "routing_am_train": 512,
+    "routing_pomo_train": 64,
     "greedy": 512,
     "multistart_greedy": 64,
     "latency": 1,
@@ -30,8 +43,19 @@ BATCH = {
 }
 QUICK_BATCH = {**BATCH, "am_train": 64, "pomo_train": 8, "greedy": 64, "multistart_greedy": 8}
 QUICK_BATCH |= {"env_rollout": 64, "peak_memory": 8}
-KIND = {"latency": "greedy", "peak_memory": "pomo_train"}  # worker kind where it differs
-FIXED_SIZES = {"env_rollout": (50,), "peak_memory": (100,)}
+QUICK_BATCH |= {"routing_am_train": 64, "routing_pomo_train": 8}
+KIND = {  # worker kind where it differs from the name
+    "latency": "greedy",
+    "peak_memory": "pomo_train",
+    "routing_am_train": "am_train",
+    "routing_pomo_train": "pomo_train",
+}
+FIXED_SIZES = {
+    "env_rollout": (50,),
+    "peak_memory": (100,),
+    "routing_am_train": (50,),
+    "routing_pomo_train": (50,),
+}
 INNER = {"latency": 5}
 
 # label -> arguments after the interpreter, or after the console script `rl4co`
@@ -74,7 +98,7 @@ class Case:
 
 def plan(
     names: list[str],
-    problems: list[str],
+    problems: list[str] | None = None,
     sizes: list[int] | None = None,
     replay_chunk: int = 16,
     quick: bool = False,
@@ -83,7 +107,7 @@ def plan(
 
     Args:
         names: keys of `TITLES`.
-        problems: `tsp`, `cvrp`.
+        problems: names of problems; None means those of each case.
         sizes: numbers of customers; None means the default sizes of each case.
         replay_chunk: steps per chunk of the second peak-memory row (0: leave that row out).
         quick: one small size and small batches, to see that everything runs.
@@ -95,7 +119,7 @@ def plan(
             continue
         defaults = (20,) if quick else FIXED_SIZES.get(name, SIZES)
         batch = (QUICK_BATCH if quick else BATCH)[name]
-        for problem in problems:
+        for problem in problems or OWN_PROBLEMS.get(name, PROBLEMS):
             for size in sizes or defaults:
                 label = f"{problem.upper()} {size}"
                 cases.append(Case(name, label, problem, size, batch))

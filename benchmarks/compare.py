@@ -27,7 +27,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from benchmarks import report
-from benchmarks.cases import NEW, PROBLEMS, PUBLISHED, TITLES, Case, plan
+from benchmarks.cases import NEW, PUBLISHED, TITLES, Case, plan
 from benchmarks.flops import combined_rate, encoder_gemm_shapes
 from benchmarks.published import PublishedVenvError, ensure_published, venv_path
 from benchmarks.runner import (
@@ -63,7 +63,7 @@ def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     add = parser.add_argument
     add("--cases", nargs="+", choices=list(TITLES), default=list(TITLES), metavar="CASE")
-    add("--problems", nargs="+", choices=PROBLEMS, default=list(PROBLEMS), metavar="PROBLEM")
+    add("--problems", nargs="+", metavar="PROBLEM", help="default: those of each case")
     add("--sizes", nargs="+", type=int, help="customers (default: 20 50 100, or the case's own)")
     add("--repeats", type=int, default=7, help="repetitions of each contender")
     add("--budget", type=float, default=180.0, help="seconds per row; at least 3 repetitions")
@@ -83,7 +83,7 @@ def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
 def command_line(arguments: argparse.Namespace, case: str) -> str:
     """The command to repeat one case of a run, without the paths of this machine."""
     parts = ["python -m benchmarks.compare", "--cases", case]
-    if arguments.problems != list(PROBLEMS):
+    if arguments.problems:
         parts += ["--problems", *arguments.problems]
     if arguments.sizes:
         parts += ["--sizes", *map(str, arguments.sizes)]

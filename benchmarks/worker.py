@@ -41,6 +41,7 @@ POMO_SETTINGS = {
     "normalization": "instance",
     "use_graph_context": False,
 }
+GENERATOR_PARAMS = {"mtvrp": {"variant_preset": "all"}}
 POOL = 4  # different batches of instances, used in turn
 
 
@@ -62,7 +63,10 @@ Step = Callable[[Any], tuple[Tensor, Tensor]]  # instances (TensorDict) -> actio
 
 
 def make_instances(problem: str, size: int, batch: int, seed: int) -> Instances:
-    """Uniform instances that do not depend on either package's generator.
+    """Instances of one size and seed.
+
+    Those of the TSP and the CVRP do not depend on either package's generator; for other problems
+    each package draws its own, from the same distributions.
 
     Shapes: locs [B, n, 2], depot [B, 2], demand [B, n] (divided by capacity), capacity [B, 1].
     """
@@ -80,7 +84,8 @@ def make_instances(problem: str, size: int, batch: int, seed: int) -> Instances:
             "demand": torch.randint(1, 10, (batch, size), generator=rng) / capacity,
             "capacity": torch.full((batch, 1), capacity),
         }
-    raise ValueError(f"expected a problem tsp or cvrp, got {problem!r}")
+    torch.manual_seed(seed)
+    return dict(make_env(Spec("", problem, size, batch)).generator([batch]).items())
 
 
 def package(name: str) -> Any:
@@ -90,7 +95,8 @@ def package(name: str) -> Any:
 
 def make_env(spec: Spec) -> Any:
     """Environment of the package that is installed here."""
-    return package("envs").get_env(spec.problem, generator_params={"num_loc": spec.size})
+    params = {"num_loc": spec.size, **GENERATOR_PARAMS.get(spec.problem, {})}
+    return package("envs").get_env(spec.problem, generator_params=params)
 
 
 def set_weights(policy: torch.nn.Module, seed: int) -> None:

@@ -1,35 +1,30 @@
 """The command line: `rl4co train | eval | generate | list`.
 
-Nothing heavy is imported here: `rl4co --help` and `rl4co list` read names and descriptions from the
-source files, and the other commands import torch when they start to work.
+Nothing heavy is imported here: `rl4co --help` and `rl4co list` need no large library, and the other
+commands import torch when they start to work.
 """
 
 from __future__ import annotations
 
-import ast
 import fnmatch
 import functools
 import json
-import pkgutil
-import re
 import sys
 
 from collections.abc import Callable, Iterable, Mapping
-from importlib.metadata import entry_points
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
 from rl4co.core.errors import ConfigError, RL4COError, UnknownNameError
-from rl4co.core.registry import EMBEDDINGS, ENVS, MODELS, SOLVERS, Registry
+from rl4co.core.registry import ENVS
+from rl4co.tasks.catalogue import CATALOGUE
 from rl4co.tasks.methods import METHODS
 
 if TYPE_CHECKING:
     from rl4co.envs.base import RL4COEnvBase
 
-CONFIG_DIR = Path(__file__).resolve().parent / "configs"
 USAGE_ERROR = 2
 
 F = TypeVar("F", bound=Callable[..., None])
@@ -379,91 +374,6 @@ def _fits(name: str, pattern: str | None) -> bool:
         return True
     has_wildcard = any(sign in pattern for sign in "*?[")
     return fnmatch.fnmatchcase(name, pattern if has_wildcard else f"*{pattern}*")
-
-
-def _registered(registry: Registry[Any]) -> dict[str, str]:
-    """Names and descriptions of a registry, without importing even its packages.
-
-    `registry.names()` imports them, and that of the embeddings brings torch.
-    """
-    found = {point.name: point.value for point in entry_points(group=registry.group)}
-    for package in registry.packages:
-        spec = find_spec(package)
-        for folder in (spec.submodule_search_locations or ()) if spec else ():
-            for module in pkgutil.iter_modules([folder]):
-                if not module.name.startswith("_"):
-                    file = Path(folder) / (
-                        f"{module.name}/__init__.py" if module.ispkg else f"{module.name}.py"
-                    )
-                    found[module.name] = _first_line(ast.get_docstring(_tree(file)))
-    return found
-
-
-def _table(module: str, variable: str) -> dict[str, str]:
-    """Keys of a literal table of classes in a module's source, with the classes' descriptions."""
-    spec = find_spec(module)
-    assert spec is not None and spec.origin is not None, f"no module {module}"
-    body = _tree(Path(spec.origin)).body
-    texts = {
-        node.name: _first_line(ast.get_docstring(node))
-        for node in body
-        if isinstance(node, ast.ClassDef)
-    }
-    for node in body:
-        target = node.target if isinstance(node, ast.AnnAssign) else None
-        if isinstance(target, ast.Name) and target.id == variable:
-            assert isinstance(node, ast.AnnAssign) and isinstance(node.value, ast.Dict)
-            return {
-                ast.literal_eval(key): _described(value, texts)
-                for key, value in zip(node.value.keys, node.value.values, strict=True)
-                if key is not None
-            }
-    raise AssertionError(f"no table {variable} in {module}")
-
-
-def _described(entry: ast.expr, texts: Mapping[str, str]) -> str:
-    """Description of a table's entry: `Class`, or `(Class, {setting: value})`."""
-    cls, preset = entry.elts if isinstance(entry, ast.Tuple) else (entry, None)
-    settings = ast.literal_eval(preset) if preset is not None else {}
-    return " ".join([texts.get(ast.unparse(cls), ""), *(f"({name})" for name in settings)])
-
-
-def _experiments() -> dict[str, str]:
-    folder = CONFIG_DIR / "experiment"
-    return {
-        path.relative_to(folder).with_suffix("").as_posix(): _first_comment(path)
-        for path in folder.rglob("*.yaml")
-    }
-
-
-def _first_comment(path: Path) -> str:
-    for line in path.read_text(encoding="utf-8").splitlines():
-        if line.startswith("#") and not line.startswith("# @package"):
-            return line.lstrip("# ").strip()
-    return ""
-
-
-def _first_line(text: str | None) -> str:
-    """First line of a docstring, without its markup and formulas."""
-    line = (text or "").partition("\n")[0]
-    return re.sub(r":\w+:|`|:? ?\$[^$]*\$", "", line)
-
-
-def _tree(file: Path) -> ast.Module:
-    return ast.parse(file.read_text(encoding="utf-8"))
-
-
-#: What `rl4co list` knows: kind → function that gives names and descriptions.
-CATALOGUE: dict[str, Callable[[], dict[str, str]]] = {
-    "envs": functools.partial(_registered, ENVS),
-    "models": functools.partial(_registered, MODELS),
-    "experiments": _experiments,
-    "baselines": functools.partial(_table, "rl4co.models.rl.baselines", "BASELINES"),
-    "decoding": functools.partial(_table, "rl4co.decoding.strategies", "_STRATEGIES"),
-    "methods": lambda: {name: method.summary for name, method in METHODS.items()},
-    "solvers": functools.partial(_registered, SOLVERS),
-    "embeddings": functools.partial(_registered, EMBEDDINGS),
-}
 
 
 if __name__ == "__main__":

@@ -26,7 +26,8 @@ def batchify(x: Batched, shape: int | Sequence[int]) -> Batched:
         `[B, ...]` → `[S * B, ...]`
     """
     for repeats in reversed(_sizes(shape)):
-        x = x.expand(repeats, *x.shape).reshape(repeats * x.shape[0], *x.shape[1:])
+        x = x.expand(repeats, *x.shape)  # [S, B, ...]
+        x = x.reshape(repeats * x.shape[1], *x.shape[2:])  # [S * B, ...]
     return x
 
 
@@ -44,7 +45,7 @@ def unbatchify(x: Batched, shape: int | Sequence[int]) -> Batched:
             raise ConfigError(
                 f"expected a batch divisible by {repeats} repeats, got {x.shape[0]} rows"
             )
-        x = x.reshape(repeats, x.shape[0] // repeats, *x.shape[1:])
+        x = x.reshape(repeats, x.shape[0] // repeats, *x.shape[1:])  # [S, B, ...]
         x = x.transpose(0, 1)  # [B, S, ...]
     return x
 
@@ -68,20 +69,21 @@ def gather_by_index(src: Tensor, idx: Tensor, dim: int = 1, squeeze: bool = True
     """
     while idx.dim() <= dim:
         idx = idx.unsqueeze(-1)
-    index = idx.view(idx.shape + (1,) * (src.dim() - idx.dim()))
+    index = idx.view(idx.shape + (1,) * (src.dim() - idx.dim()))  # [B, K, 1, ...]
     expanded = [-1 if axis == dim else size for axis, size in enumerate(src.shape)]
-    out = src.gather(dim, index.expand(expanded))
+    out = src.gather(dim, index.expand(expanded))  # [B, K, ...]
     return out.squeeze(dim) if squeeze and out.shape[dim] == 1 else out
 
 
 def gather_nodes(values: Tensor, index: Tensor) -> Tensor:
     """One value per node, picked by node index: `[*B, N], [*B]` → `[*B]`."""
-    return values.gather(-1, index.unsqueeze(-1)).squeeze(-1)
+    return values.gather(-1, index.unsqueeze(-1)).squeeze(-1)  # [*B]
 
 
 def gather_points(points: Tensor, index: Tensor) -> Tensor:
     """Coordinates (or embeddings) of the visited nodes: `[*B, N, F], [*B, T]` → `[*B, T, F]`."""
-    return points.gather(-2, index.unsqueeze(-1).expand(*index.shape, points.shape[-1]))
+    index = index.unsqueeze(-1).expand(*index.shape, points.shape[-1])  # [*B, T, F]
+    return points.gather(-2, index)  # [*B, T, F]
 
 
 def all_true(mask: Tensor) -> Tensor:
@@ -125,13 +127,18 @@ def get_matrix_tour_length(matrix: Tensor, tour: Tensor) -> Tensor:
 def get_leg_costs(matrix: Tensor, origin: Tensor, destination: Tensor) -> Tensor:
     """`matrix[origin, destination]` per leg: `[*B, N, N], [*B, T], [*B, T]` → `[*B, T]`."""
     flat = matrix.flatten(-2)  # [*B, N * N]
-    return flat.gather(-1, origin * matrix.shape[-1] + destination)
+    return flat.gather(-1, origin * matrix.shape[-1] + destination)  # [*B, T]
+
+
+def step_entropy(log_probs: Tensor) -> Tensor:
+    """Entropy of each row of (masked) log-probabilities: `[*B, N]` → `[*B]`."""
+    finite = log_probs.clamp_min(torch.finfo(log_probs.dtype).min)  # 0 * -inf is not a number
+    return -(finite.exp() * finite).sum(-1)
 
 
 def calculate_entropy(log_probs: Tensor) -> Tensor:
     """Entropy summed over steps of masked log-probabilities: `[*B, T, N]` → `[*B]`."""
-    finite = log_probs.clamp_min(torch.finfo(log_probs.dtype).min)  # 0 * -inf is not a number
-    return -(finite.exp() * finite).sum(-1).sum(-1)
+    return step_entropy(log_probs).sum(-1)
 
 
 def get_log_likelihood(
@@ -182,7 +189,8 @@ def sparsify_graph(
         costs = cost_matrix.masked_fill(diagonal, torch.inf)
     edge_attr, neighbours = costs.topk(k, dim=-1, largest=False, sorted=False)  # [M, k]
     origin = torch.arange(m, device=cost_matrix.device).repeat_interleave(k)
-    return torch.stack([origin, neighbours.flatten()]), edge_attr.flatten().unsqueeze(-1)
+    edge_index = torch.stack([origin, neighbours.flatten()])  # [2, M * k]
+    return edge_index, edge_attr.flatten().unsqueeze(-1)  # [M * k, 1]
 
 
 def _sizes(shape: int | Sequence[int]) -> list[int]:

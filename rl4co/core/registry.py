@@ -17,6 +17,8 @@ import pkgutil
 
 from collections.abc import Callable, Iterator, Mapping
 from importlib.metadata import entry_points
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from rl4co.core.errors import RegistryError, UnknownNameError
@@ -55,7 +57,7 @@ class Registry(Mapping[str, T], Generic[T]):
         return add
 
     def names(self) -> list[str]:
-        """All names, sorted; imports none of the components."""
+        """All names, sorted; imports neither the components nor the packages that hold them."""
         return sorted({*self._entries, *self._modules(), *self._plugins()})
 
     def get(self, name: str, default: Any = None) -> Any:
@@ -67,12 +69,17 @@ class Registry(Mapping[str, T], Generic[T]):
     def location(self, name: str) -> str:
         """Dotted module path (or entry-point value) in which `name` is defined."""
         if name in (modules := self._modules()):
-            return modules[name]
+            return modules[name][0]
         if name in (plugins := self._plugins()):
             return plugins[name].value
         if name in self._entries:
             return self._entries[name].__module__
         raise UnknownNameError(self.kind, name, self.names())
+
+    def source(self, name: str) -> Path | None:
+        """File that defines `name`, found without importing it; None for plug-ins."""
+        found = self._modules().get(name)
+        return found[1] if found else None
 
     def __getitem__(self, name: str) -> T:
         if name not in self._entries:
@@ -90,10 +97,11 @@ class Registry(Mapping[str, T], Generic[T]):
 
     def _load(self, name: str) -> None:
         if name in (modules := self._modules()):
-            importlib.import_module(modules[name])
+            module, _ = modules[name]
+            importlib.import_module(module)
             if name not in self._entries:
                 raise RegistryError(
-                    f"expected {modules[name]} to register the {self.kind} {name!r}, got nothing; "
+                    f"expected {module} to register the {self.kind} {name!r}, got nothing; "
                     "the registered name must equal the module's name"
                 )
         elif name in (plugins := self._plugins()):
@@ -102,13 +110,17 @@ class Registry(Mapping[str, T], Generic[T]):
         else:
             raise UnknownNameError(self.kind, name, self.names())
 
-    def _modules(self) -> dict[str, str]:
+    def _modules(self) -> dict[str, tuple[str, Path]]:
+        """Name → dotted module and file, read from the folders of the packages."""
         found = {}
         for package in self.packages:
-            path = importlib.import_module(package).__path__
-            for module in pkgutil.iter_modules(path):
-                if not module.name.startswith("_"):
-                    found[module.name] = f"{package}.{module.name}"
+            spec = find_spec(package)  # imports the parents of a package, not the package itself
+            for folder in (spec.submodule_search_locations or ()) if spec else ():
+                for module in pkgutil.iter_modules([folder]):
+                    if not module.name.startswith("_"):
+                        path = Path(folder) / module.name
+                        file = path / "__init__.py" if module.ispkg else path.with_suffix(".py")
+                        found[module.name] = (f"{package}.{module.name}", file)
         return found
 
     def _plugins(self) -> dict[str, Any]:

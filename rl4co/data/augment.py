@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import NamedTuple, TypeAlias
 
 import torch
@@ -25,6 +25,12 @@ AugmentFn: TypeAlias = Callable[[Tensor, int], Tensor]
 
 #: Keys that hold coordinates.
 COORDINATE_KEYS = ("locs", "depot")
+
+
+def has_coordinates(keys: Collection[str]) -> bool:
+    """Whether instances with these keys can be rotated and reflected."""
+    return any(key in keys for key in COORDINATE_KEYS)
+
 
 #: The dihedral group in the order of the paper's table, as (mirror x, mirror y, swap axes); the
 #: axes are swapped first.
@@ -196,7 +202,7 @@ class StateAugmentation:
                 )
             return self.feats
         keys = tuple(key for key in COORDINATE_KEYS if key in td.keys())
-        if not keys:
+        if not has_coordinates(keys):
             raise UnsupportedError(
                 f"expected instances with coordinates under {' or '.join(COORDINATE_KEYS)}, got "
                 f"the keys {sorted(td.keys())}; an instance given by a matrix has no symmetries of "

@@ -66,7 +66,8 @@ def filter_logits(
         `[*B, N]` in float32 or better: half precision cannot tell the logits of a few hundred
         actions apart, and its cumulative sums lose the last ones.
     """
-    logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
+    if logits.dtype.itemsize < 4:
+        logits = logits.float()
     if tanh_clipping > 0:
         logits = clip_tanh(logits, tanh_clipping)
     if mask is not None:

@@ -26,6 +26,8 @@ LogitsFn = Callable[[State], Tensor]
 #: Key of a trace: the actions that top-k or top-p left over. Recorded, because recomputing it would
 #: move its border by rounding, and with it some chosen actions to probability zero.
 SUPPORT = "support"
+#: Entries of all steps' logits up to which they are kept to be normalised at once.
+_SMALL = 2**16
 
 
 @dataclasses.dataclass
@@ -39,7 +41,7 @@ class Rollout:
         entropy: Entropy of the distribution at each step `[B, S, T]` (None if not asked for).
         state: Final state, axes `[B, S]`.
         trace: Recorded state keys, stacked over the steps chosen by the policy `[B, S, T', ...]`.
-        forced: Number of leading actions that were forced (1 with multi-start).
+        forced: Number of leading actions that were forced (with multi-start usually 1).
     """
 
     actions: Tensor
@@ -88,7 +90,7 @@ def decode(
         state: Initial state with axes `[B, S]`.
         logits_fn: State → logits `[B, S, N]`.
         strategy: Filters the logits and chooses actions.
-        starts: First actions `[B, S]` forced upon the policy.
+        starts: First actions `[B, S, K]` forced upon the policy.
         record: State keys to keep for every step that the policy decides.
         with_log_probs: Compute log-probabilities of the chosen actions.
         with_entropy: Compute the entropy of each step.
@@ -101,12 +103,15 @@ def decode(
     entropies: list[Tensor] = []
     trace: dict[str, list[Tensor]] = {key: [] for key in record}
     supports: list[Tensor] = []
+    # Few small steps are normalised together at the end: at that size each call costs the same.
+    later = with_log_probs and not with_entropy and state["action_mask"].numel() * most <= _SMALL
+    kept: list[Tensor] = []
 
-    if starts is not None:
-        actions.append(starts)
-        log_probs.append(torch.zeros(starts.shape, device=starts.device))
+    for action in () if starts is None else starts.unbind(-1):
+        actions.append(action)
+        log_probs.append(torch.zeros(action.shape, device=action.device))
         entropies.append(log_probs[0])
-        state = env.advance(state, starts)
+        state = env.advance(state, action)
 
     for step in range(len(actions), most):
         # Looking at `done` synchronises with the device: not before the shortest solution ends.
@@ -119,7 +124,9 @@ def decode(
         actions.append(action)
         if record and strategy.truncates:
             supports.append(logits > -torch.inf)
-        if with_log_probs or with_entropy:
+        if later:
+            kept.append(logits)
+        elif with_log_probs or with_entropy:
             normalised = logits.log_softmax(-1)
             if with_log_probs:
                 log_probs.append(gather_nodes(normalised, action))
@@ -130,13 +137,18 @@ def decode(
         if num_steps is None:
             require_finished(env, state, most)
 
+    sequence = torch.stack(actions, -1)  # [B, S, T]
+    if kept:
+        normalised = torch.stack(kept, 2).log_softmax(-1)  # [B, S, T', N]
+        chosen = gather_nodes(normalised, sequence[..., len(log_probs) :])  # [B, S, T']
+        log_probs.extend(chosen.unbind(-1))
     return Rollout(
-        actions=torch.stack(actions, -1),
+        actions=sequence,
         log_probs=torch.stack(log_probs, -1) if with_log_probs else None,
         entropy=torch.stack(entropies, -1) if with_entropy else None,
         state=state,
         trace=_stack(trace | ({SUPPORT: supports} if supports else {}), state),
-        forced=0 if starts is None else 1,
+        forced=0 if starts is None else starts.shape[-1],
     )
 
 

@@ -1,35 +1,24 @@
 """`RL4COEnvBase`: what every environment has in common.
 
-A problem is a subclass with a handful of *pure hooks* on a mapping of tensors (`State`). They work
-for any number of leading batch axes and never synchronise with the host:
-
-    _init_state(instance)          instance → initial state
-    _transition(state, action)     → the keys that change
-    _action_mask(state)            → [*B, N], True = allowed
-    _objective(state, actions)     → reward [*B] of complete solutions
-    _violations(state, actions)    → constraint → [*B], True = violated (independent of the mask)
-    _instance_faults(instance)     → rule → [*B], True = broken
-
-This file is the only one that knows TorchRL's specs. Two ways of stepping exist: the library's own
-(`step` keeps no previous state) and TorchRL's (`_torchrl_mode=True`), for its collectors and
-losses.
+A problem is a subclass with a handful of *pure hooks* on a mapping of tensors, declared in
+:mod:`rl4co.envs.hooks`. TorchRL's view of an environment is in :mod:`rl4co.envs.torchrl_mode`.
 """
 
 from __future__ import annotations
 
+import copy
 import math
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, TypeVar
 
 import torch
 
 from tensordict import TensorDict, TensorDictBase
 from torch import Tensor
-from torchrl.data import Binary, Bounded, Categorical, Composite, Unbounded
-from torchrl.envs import EnvBase
 
+from rl4co.core.arguments import RecordsArguments
 from rl4co.core.errors import (
     ConfigError,
     InvalidActionError,
@@ -44,16 +33,20 @@ from rl4co.core.rng import derive_generator
 from rl4co.data.dataset import TensorDictDataset
 from rl4co.data.io import named_files, resolve_npz
 from rl4co.envs.generator import Generator
-from rl4co.envs.instances import InstanceSchema, number_kind
+from rl4co.envs.hooks import State
+from rl4co.envs.instances import number_kind
+from rl4co.envs.torchrl_mode import TorchRLMode
 
-State = dict[str, Tensor]
+__all__ = ["PHASE_SEEDS", "RL4COEnvBase", "State"]
+
+E = TypeVar("E", bound="RL4COEnvBase")
 
 #: Seeds of the validation and test sets of the paper (after Kool et al., 2019).
 PHASE_SEEDS: Mapping[str, int] = {"val": 4321, "test": 1234}
 _PHASES = ("train", "val", "test")
 
 
-class RL4COEnvBase(EnvBase):
+class RL4COEnvBase(RecordsArguments, TorchRLMode):
     """Base class of all environments.
 
     Args:
@@ -75,14 +68,6 @@ class RL4COEnvBase(EnvBase):
     """
 
     batch_locked = False
-    name: ClassVar[str]
-    generator_cls: ClassVar[type[Generator]]
-    #: Keys of an instance with the axes of one instance, e.g. `{"locs": "n 2", "prize": "n+1"}`.
-    instance_shapes: ClassVar[Mapping[str, str]]
-    #: Keys that an instance may have on top.
-    optional_shapes: ClassVar[Mapping[str, str]] = {}
-    #: Optional key → required keys that it can stand in for (a matrix for coordinates, say).
-    substitutes: ClassVar[Mapping[str, tuple[str, ...]]] = {}
 
     def __init__(
         self,
@@ -121,56 +106,6 @@ class RL4COEnvBase(EnvBase):
         self.rng = None if seed is None else derive_generator(seed)
         self._torchrl_mode = _torchrl_mode
         self._make_specs()
-
-    # ---------------------------------------------------------------- hooks of a problem
-
-    def _init_state(self, instance: State) -> State:
-        """Initial state of an instance; the base adds `action_mask`, `done` and `reward`."""
-        raise NotImplementedError
-
-    def _transition(self, state: State, action: Tensor) -> State:
-        """The keys that change when `action [*B]` is taken, `done [*B, 1]` among them."""
-        raise NotImplementedError
-
-    def _action_mask(self, state: State) -> Tensor:
-        """Allowed actions `[*B, N]`; once finished, only such that change nothing."""
-        raise NotImplementedError
-
-    def _objective(self, state: State, actions: Tensor) -> Tensor:
-        """Reward `[*B]` of complete solutions `actions [*B, T]`."""
-        raise NotImplementedError
-
-    def _violations(self, state: State, actions: Tensor) -> dict[str, Tensor]:
-        """Constraint → `[*B]`, True where a solution violates it. Must not consult the mask."""
-        raise NotImplementedError
-
-    def _instance_faults(self, instance: State) -> dict[str, Tensor]:
-        """Rule → `[*B]`, True where an instance breaks it (shapes and NaN are checked already)."""
-        return {}
-
-    def _step_reward(self, state: State, action: Tensor, changes: State) -> Tensor | None:
-        """Reward `[*B, 1]` of one step for problems with dense rewards; None = at the end only."""
-        return None
-
-    def step_bounds(self, state: State) -> tuple[int, int]:
-        """Fewest and most steps of a solution; equal if the number is known in advance."""
-        raise NotImplementedError
-
-    def _start_actions(self, state: State, num_starts: int) -> Tensor:
-        """The first `num_starts` distinct feasible first actions `[*B, S]`."""
-        raise UnsupportedError(f"{self.name} has no multi-start; use sampling instead")
-
-    def _count_starts(self, state: State) -> int:
-        """Number of distinct first actions that :meth:`_start_actions` offers."""
-        raise UnsupportedError(f"{self.name} has no multi-start; use sampling instead")
-
-    def _local_search(self, state: State, actions: Tensor, **options: Any) -> Tensor:
-        """Improved solutions `[*B, T']`."""
-        raise UnsupportedError(f"{self.name} has no local search")
-
-    def _render(self, state: State, actions: Tensor | None, **options: Any) -> Any:
-        """Figure of a single instance (no batch axis)."""
-        raise UnsupportedError(f"{self.name} cannot be rendered")
 
     # ---------------------------------------------------------------- episode
 
@@ -219,6 +154,16 @@ class RL4COEnvBase(EnvBase):
         new_state = {**state, **changes, "action": action}
         new_state["action_mask"] = self._action_mask(new_state)
         return new_state
+
+    def steps_left(self, state: State) -> tuple[int, int]:
+        """Fewest and most steps from a state to the end of its solution.
+
+        :meth:`step_bounds` counts from an empty solution; a state may have steps behind it, which
+        takes one look at `i`.
+        """
+        fewest, most = self.step_bounds(state)
+        first, last = (int(taken) for taken in state["i"].aminmax())
+        return max(fewest - last, 0), max(most - first, 0)
 
     def get_action_mask(self, td: Mapping[str, Tensor] | TensorDictBase) -> Tensor:
         """Allowed actions of a state: `[*B, N]`, True = allowed."""
@@ -308,6 +253,24 @@ class RL4COEnvBase(EnvBase):
         }
         return sets if len(sets) > 1 else next(iter(sets.values()))
 
+    def with_data(
+        self: E,
+        data_dir: str | Path | None = None,
+        data_files: Mapping[str, Mapping[str, str | Path]] | None = None,
+    ) -> E:
+        """A copy of the environment that reads other files; this one stays as it is.
+
+        Args:
+            data_dir: Folder of the data sets (default: this environment's).
+            data_files: Phase → name → file, for the phases to replace.
+        """
+        twin = copy.copy(self)
+        twin.rng = self.rng  # one random stream, whichever of the two draws from it
+        twin.data_dir = self.data_dir if data_dir is None else Path(data_dir)
+        tables = {**self.data_files, **(data_files or {})}
+        twin.data_files = {phase: dict(files) for phase, files in tables.items()}
+        return twin
+
     def load_data(self, fpath: str | Path) -> TensorDict:
         """Instances from an `.npz` file with this problem's keys."""
         return self.schema.load(fpath)
@@ -386,97 +349,20 @@ class RL4COEnvBase(EnvBase):
         dims = len(td.batch_size)
         state = {key: value.detach().cpu() for key, value in td.items()}
         if dims:
+            # [*B, ...] -> [B, ...] -> [...]
             state = {key: value.flatten(0, dims - 1)[index] for key, value in state.items()}
         if actions is not None:
             actions = actions.detach().cpu()
-            actions = actions.flatten(0, -2)[index] if actions.dim() > 1 else actions
+            actions = actions.flatten(0, -2)[index] if actions.dim() > 1 else actions  # [T]
         return self._render(state, actions, **options)
-
-    # ---------------------------------------------------------------- TorchRL
-
-    def _reset(self, tensordict: TensorDictBase | None = None, **_: Any) -> TensorDict:
-        """TorchRL's reset: a TensorDict with instance keys only is an instance to start from."""
-        if tensordict is None:
-            return self._reset_instances(self.generate(self.batch_size))
-        keys = set(tensordict.keys())
-        if "action_mask" not in keys and self.schema.required_keys(keys) <= keys:
-            return self._reset_instances(tensordict)
-        return self._reset_instances(self.generate(tensordict.batch_size))
-
-    def _reset_instances(self, td: TensorDictBase) -> TensorDict:
-        if self.check_instance:
-            self.check_instances(td)
-        batch = td.batch_size
-        instance = dict(td.to(self.device).items())
-        done = torch.zeros(*batch, 1, dtype=torch.bool, device=self.device)
-        extras = {k: v for k, v in instance.items() if k not in self.instance_shapes}
-        state = {"i": done.long(), **extras, **self._init_state(instance)}
-        state.update(done=done, terminated=done)
-        if self._torchrl_mode:
-            steps = self.step_bounds(state)[1]
-            state["solution"] = torch.zeros(*batch, steps, dtype=torch.int64, device=self.device)
-        else:
-            state["reward"] = torch.zeros(*batch, 1, device=self.device)
-        state["action_mask"] = self._action_mask(state)
-        return TensorDict(state, batch_size=batch, device=self.device)
-
-    def _step(self, tensordict: TensorDictBase) -> TensorDict:
-        state = (
-            dict(tensordict.exclude("next").items())
-            if self._torchrl_mode
-            else dict(tensordict.items())
-        )
-        new_state = self.advance(state, state["action"])
-        new_state["terminated"] = new_state["done"]
-        if self._torchrl_mode:
-            new_state.pop("action")
-            new_state["solution"] = _write_step(state["solution"], state["i"], state["action"])
-            if "reward" not in new_state or not self.has_dense_reward:
-                final = self._objective(new_state, new_state["solution"]).unsqueeze(-1)
-                finished_now = new_state["done"] & ~state["done"]
-                new_state["reward"] = torch.where(finished_now, final, torch.zeros_like(final))
-        return TensorDict(new_state, batch_size=tensordict.batch_size, device=self.device)
-
-    @property
-    def has_dense_reward(self) -> bool:
-        """Whether single steps are rewarded."""
-        return type(self)._step_reward is not RL4COEnvBase._step_reward
-
-    def _make_specs(self) -> None:
-        """Specs from a generated state, so that declaration and data cannot drift apart."""
-        check, self.check_instance = self.check_instance, False
-        mode, self._torchrl_mode = self._torchrl_mode, True
-        instance = self.generator([], rng=derive_generator("specs"))
-        self.schema = InstanceSchema(
-            problem=self.name,
-            required=self.instance_shapes,
-            optional=self.optional_shapes,
-            substitutes=self.substitutes,
-            kinds={key: number_kind(value) for key, value in instance.items()},
-        )
-        td = self._reset_instances(instance)
-        self.check_instance, self._torchrl_mode = check, mode
-        leaves = {key: _leaf_spec(value) for key, value in td.items() if key not in _DONE_KEYS}
-        self.observation_spec = Composite(leaves, shape=torch.Size([]), device=self.device)
-        self.action_spec = Categorical(
-            n=td["action_mask"].shape[-1], shape=torch.Size([]), device=self.device
-        )
-        self.reward_spec = Unbounded(shape=torch.Size([1]), device=self.device)
-        self.done_spec = Composite(
-            {key: Binary(n=1, dtype=torch.bool, device=self.device) for key in _DONE_KEYS},
-            device=self.device,
-        )
-
-    def _set_seed(self, seed: int | None) -> None:
-        self.seed = seed
-        self.rng = None if seed is None else derive_generator(seed)
 
     # ---------------------------------------------------------------- internals
 
     def _refuse_masked(self, state: State, action: Tensor) -> None:
         mask, index = state["action_mask"], action.unsqueeze(-1)  # [*B, N], [*B, 1]
         exists = (index >= 0) & (index < mask.shape[-1])
-        allowed = exists & (mask.gather(-1, index.clamp(0, mask.shape[-1] - 1)) | state["done"])
+        inside = index.clamp(0, mask.shape[-1] - 1)
+        allowed = exists & (mask.gather(-1, inside) | state["done"])  # [*B, 1]
         if not allowed.all():
             where = (~allowed).flatten().nonzero().flatten().tolist()
             raise InvalidActionError(
@@ -506,23 +392,3 @@ class RL4COEnvBase(EnvBase):
         rng_state = state.pop("rng")
         super().__setstate__(state)
         self.rng = None if rng_state is None else torch.Generator().set_state(rng_state)
-
-
-_DONE_KEYS = ("done", "terminated")
-
-
-def _leaf_spec(value: Tensor) -> Any:
-    like: dict[str, Any] = {"shape": value.shape, "dtype": value.dtype, "device": value.device}
-    if value.dtype == torch.bool:
-        return Binary(n=value.shape[-1], **like)
-    if value.dtype.is_floating_point:
-        return Unbounded(**like)
-    return Bounded(0, torch.iinfo(value.dtype).max, **like)
-
-
-def _write_step(solution: Tensor, i: Tensor, action: Tensor) -> Tensor:
-    """The solution so far with `action` at step `i` (steps past the end are dropped)."""
-    position = i.clamp_max(solution.shape[-1] - 1)
-    inside = i < solution.shape[-1]
-    value = torch.where(inside, action.unsqueeze(-1), solution.gather(-1, position))
-    return solution.scatter(-1, position, value)

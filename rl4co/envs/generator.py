@@ -18,6 +18,7 @@ from tensordict import TensorDict
 from torch import Tensor
 from torch.distributions import Distribution
 
+from rl4co.core.arguments import RecordsArguments
 from rl4co.core.errors import ConfigError
 from rl4co.envs.distributions import (
     DistributionLike,
@@ -28,7 +29,7 @@ from rl4co.envs.distributions import (
 )
 
 
-class Generator(ABC):
+class Generator(RecordsArguments, ABC):
     """Base class of all generators.
 
     A subclass keeps its parameters as attributes and implements :meth:`_generate`.

@@ -245,13 +245,22 @@ def starts_are_distinct(probe: Probe) -> Findings:
             f"shape {[*state.batch_size, count]}; return one action per start from _start_actions"
         )
         return
-    allowed = state["action_mask"].gather(-1, starts)
+    # Starts are taken where all solutions have begun in the same way.
+    current = dict(state.items())
+    prefix = probe.env._start_prefix(current)
+    for action in () if prefix is None else prefix.unbind(-1):
+        current = probe.env.advance(current, action)
+    mask = current["action_mask"]  # [*B, N]
+    allowed = mask.gather(-1, starts)
     if not allowed.all():
         yield (
             f"a start action is forbidden by the mask in {where(~allowed.all(-1))}; offer only "
             "feasible first actions in _start_actions, and count only those in _count_starts"
         )
-    if (starts.sort(-1).values.diff(dim=-1) == 0).any():
+    repeats = (starts.sort(-1).values.diff(dim=-1) == 0).any(-1)  # [*B]
+    # An instance whose mask forbids some may repeat the others; going home is none to miss.
+    missed = mask.scatter(-1, starts, False)[..., 1:].any(-1)
+    if (repeats & (missed | mask.all(-1))).any():
         yield (
             f"two of the {count} starts are equal; let _count_starts count the distinct first "
             "actions of the instance"

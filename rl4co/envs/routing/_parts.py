@@ -16,14 +16,16 @@ from rl4co.core.ops import (
     gather_points,
     get_distance,
     get_leg_costs,
-    get_matrix_tour_length,
     get_tour_length,
 )
 
 
 def locs_with_depot(instance: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """`{"locs": [*B, N, 2]}` with the depot in front; empty for instances given by a matrix."""
-    if "locs" not in instance:
+    """`{"locs": [*B, N, 2]}` with the depot in front; empty for instances given by a matrix.
+
+    Beside a matrix, coordinates without the depot's are of no use.
+    """
+    if "locs" not in instance or "depot" not in instance:
         return {}
     depot = instance["depot"].unsqueeze(-2)  # [*B, 1, 2]
     return {"locs": torch.cat([depot, instance["locs"]], -2)}  # [*B, N, 2]
@@ -49,6 +51,8 @@ def leg_costs(
 ) -> Tensor:
     """Cost of each leg, by the matrix of the instance if it has one, else Euclidean.
 
+    Staying at a node costs nothing, whatever the diagonal of a matrix says.
+
     Args:
         state: With `locs [*B, N, 2]` or a matrix `[*B, N, N]`.
         origin: Nodes `[*B, T]`.
@@ -59,7 +63,8 @@ def leg_costs(
         `[*B, T]`.
     """
     if matrix in state:
-        return get_leg_costs(state[matrix], origin, destination)
+        costs = get_leg_costs(state[matrix], origin, destination)
+        return torch.where(origin == destination, torch.zeros_like(costs), costs)
     return get_distance(
         gather_points(state["locs"], origin), gather_points(state["locs"], destination)
     )
@@ -68,7 +73,7 @@ def leg_costs(
 def tour_length(state: Mapping[str, Tensor], nodes: Tensor, matrix: str = "cost_matrix") -> Tensor:
     """Cost of the closed tour through `nodes [*B, T]` and back to the first: `[*B]`."""
     if matrix in state:
-        return get_matrix_tour_length(state[matrix], nodes)
+        return leg_costs(state, nodes, nodes.roll(-1, dims=-1), matrix).sum(-1)
     return get_tour_length(gather_points(state["locs"], nodes))
 
 
@@ -81,6 +86,12 @@ def count_visits(actions: Tensor, num_nodes: int) -> Tensor:
     """How often each node occurs: `[*B, T]` → `[*B, N]`."""
     visits = torch.zeros(*actions.shape[:-1], num_nodes, device=actions.device)
     return visits.scatter_add(-1, actions, torch.ones_like(actions, dtype=visits.dtype))
+
+
+def leaves_depot_again(actions: Tensor) -> Tensor:
+    """Whether a customer follows a visit of the depot: `[*B, T]` → `[*B]`."""
+    returned = (actions == 0).cumsum(-1) > 0  # [*B, T]
+    return (returned & (actions != 0)).any(-1)
 
 
 def sum_along_routes(values: Tensor, actions: Tensor) -> Tensor:
@@ -105,3 +116,16 @@ def first_customers(like: Tensor, num_starts: int) -> Tensor:
     """Customers 1 ... S as start actions `[*B, S]` of a batch with a tensor `like [*B, N]`."""
     customers = torch.arange(1, num_starts + 1, device=like.device)
     return customers.expand(*like.shape[:-1], num_starts)
+
+
+def allowed_customers(mask: Tensor, num_starts: int) -> Tensor:
+    """The first customers that a mask `[*B, N]` allows, as start actions `[*B, S]`.
+
+    An instance that allows fewer than S offers them again in turn, the depot if it allows none.
+    """
+    customers = mask[..., 1:].long()  # [*B, N - 1]
+    order = customers.argsort(stable=True, dim=-1, descending=True) + 1  # allowed ones first
+    count = customers.sum(-1, keepdim=True).clamp_min(1)  # [*B, 1]
+    turn = torch.arange(num_starts, device=mask.device) % count  # [*B, S]
+    starts = order.gather(-1, turn)
+    return starts * mask.gather(-1, starts)

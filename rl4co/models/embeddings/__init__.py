@@ -13,6 +13,7 @@ from rl4co.models.embeddings._base import (
     DynamicEmbedding,
     EmbeddingConfig,
     EnvEmbeddings,
+    LinearDynamicEmbedding,
     coordinates,
 )
 
@@ -22,6 +23,7 @@ __all__ = [
     "DynamicEmbedding",
     "EmbeddingConfig",
     "EnvEmbeddings",
+    "LinearDynamicEmbedding",
     "coordinates",
     "make_embeddings",
 ]

@@ -139,7 +139,7 @@ def _sum_rows(table: Tensor, rows: Tensor) -> Tensor:
     if rows.shape[-1] == 1:
         return F.embedding(rows.squeeze(-1), table)
     if rows.numel() <= 2**11:  # little to do: the call itself is what costs
-        return table.index_select(0, rows.flatten()).view(*rows.shape, -1).sum(-2)
+        return F.embedding(rows, table).sum(-2)
     # Looks up and adds in one go, without the rows in memory.
     return F.embedding_bag(rows.flatten(0, 1), table, mode="sum").view(*rows.shape[:2], -1)
 
@@ -154,6 +154,41 @@ class DynamicEmbedding(nn.Module):
     def forward(self, state: Mapping[str, Tensor]) -> tuple[Tensor, Tensor, Tensor]:
         """The three additive changes."""
         raise NotImplementedError
+
+
+class LinearDynamicEmbedding(DynamicEmbedding):
+    """Changes that are linear in one feature per node: $\\Delta K_n = x_n w^K$, and so on.
+
+    Such changes have rank one, so the decoder need not form them: a query meets them as
+    $x_n \\, (q^\\top w^K)$, for all steps at once.
+
+    Args:
+        embed_dim: Embedding size D.
+
+    Shapes:
+        state with axes `[B, Q]` → three tensors `[B, Q, N, D]` to be added
+    """
+
+    #: State keys that :meth:`features` reads.
+    state_keys: tuple[str, ...]
+
+    def __init__(self, embed_dim: int) -> None:
+        super().__init__()
+        self.projection = nn.Linear(1, 3 * embed_dim, bias=False)
+
+    def features(self, state: Mapping[str, Tensor]) -> Tensor:
+        """One number per node `[B, Q, N]`."""
+        raise NotImplementedError
+
+    def weights(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Directions `[D]` of the changes of glimpse keys, glimpse values and logit keys."""
+        key, value, logit_key = self.projection.weight.squeeze(-1).chunk(3)
+        return key, value, logit_key
+
+    def forward(self, state: Mapping[str, Tensor]) -> tuple[Tensor, Tensor, Tensor]:
+        """The changes written out, for decoders that want them so."""
+        key, value, logit_key = self.projection(self.features(state).unsqueeze(-1)).chunk(3, -1)
+        return key, value, logit_key
 
 
 def coordinates(state: Mapping[str, Tensor], problem: str) -> Tensor:

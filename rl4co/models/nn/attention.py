@@ -41,12 +41,18 @@ def scaled_dot_product_attention_simple(
         v: `[B, H, N, d]`.
         attn_mask: Boolean (True = attend) or additive, broadcastable to `[B, H, Q, N]`.
     """
-    scores = (q / math.sqrt(q.shape[-1])) @ k.transpose(-2, -1)  # [B, H, Q, N]
+    batch, heads, queries, dim = q.shape
+    rows = q.reshape(-1, queries, dim)  # [B * H, Q, d]
+    # Without a matrix to add (beta = 0) this is a scaled product in one call.
+    scores = torch.baddbmm(
+        rows.new_empty(()), rows, k.reshape(-1, *k.shape[2:]).mT, beta=0, alpha=1 / math.sqrt(dim)
+    ).view(batch, heads, queries, -1)  # [B, H, Q, N]
     if attn_mask is not None:
         if attn_mask.dtype == torch.bool:
             attn_mask = torch.where(attn_mask, 0.0, -torch.inf).to(scores.dtype)
         scores.add_(attn_mask)  # in place: nothing else holds the scores
-    return scores.softmax(-1) @ v
+    weights = scores.softmax(-1).flatten(0, 1)  # [B * H, Q, N]
+    return torch.bmm(weights, v.reshape(-1, *v.shape[2:])).view(q.shape)
 
 
 #: Sizes of the score matrix between which plain products are used on a CPU, and up to how many
@@ -184,7 +190,7 @@ class PointerAttention(nn.Module):
             `[B, Q, N]`
         """
         heads = self.glimpse(query, glimpse_key, glimpse_value, mask)  # [B, Q, D]
-        logits = heads @ folded_key.transpose(-2, -1)  # [B, Q, N]
+        logits = torch.bmm(heads, folded_key.mT)  # [B, Q, N]
         return logits if folded_bias is None else logits + folded_bias
 
     def glimpse(self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor) -> Tensor:
@@ -195,6 +201,49 @@ class PointerAttention(nn.Module):
 
     def _inner_mask(self, mask: Tensor) -> Tensor | None:
         return mask.unsqueeze(1) if self.mask_inner else None  # [B, 1, Q, N]
+
+    def with_change(
+        self,
+        query: Tensor,
+        glimpse_key: Tensor,
+        glimpse_value: Tensor,
+        folded_key: Tensor,
+        folded_bias: Tensor | None,
+        mask: Tensor,
+        change: tuple[Tensor, Tensor, Tensor, Tensor],
+    ) -> Tensor:
+        """Logits `[B, Q, N]` with keys and values that differ from query to query by rank one.
+
+        $$K_n + x_n w^K, \\qquad V_n + x_n w^V, \\qquad K^\\ell_n + x_n w^\\ell$$
+
+        Args:
+            query: As for :meth:`forward`, like all that is not listed.
+            glimpse_key: See there.
+            glimpse_value: See there.
+            folded_key: See there.
+            folded_bias: See there.
+            mask: See there.
+            change: Features $x$ `[B, Q, N]` and directions $w^K$, $w^V$, $w^\\ell$, `[D]` each.
+        """
+        x, w_key, w_value, w_logit = change
+        by_head = (1, self.num_heads, 1, -1)
+        q = self.split_heads(query) / math.sqrt(query.shape[-1] // self.num_heads)  # [B, H, Q, d]
+        slope = (q * w_key.view(by_head)).sum(-1, keepdim=True)  # [B, H, Q, 1]
+        x_heads = x.unsqueeze(1)  # [B, 1, Q, N]
+        scores = torch.addcmul(q @ glimpse_key.mT, slope, x_heads)  # [B, H, Q, N]
+        inner = self._inner_mask(mask)
+        if inner is not None:
+            scores = torch.where(inner, scores, -torch.inf)
+        weights = scores.softmax(-1)
+        share = (weights * x_heads).sum(-1, keepdim=True)  # [B, H, Q, 1]
+        heads = torch.addcmul(weights @ glimpse_value, share, w_value.view(by_head))
+        heads = heads.transpose(1, 2).reshape(query.shape)  # [B, Q, D]
+        slope = (heads @ self.fold_output(w_logit)).unsqueeze(-1)  # [B, Q, 1]
+        bias = self.fold_bias(w_logit)
+        if bias is not None:
+            slope = slope + bias
+        logits = torch.addcmul(torch.bmm(heads, folded_key.mT), slope, x)  # [B, Q, N]
+        return logits if folded_bias is None else logits + folded_bias
 
     # ---------------------------------------------------------------- record and replay
 
@@ -218,7 +267,7 @@ class PointerAttention(nn.Module):
             q, glimpse_key, glimpse_value, self._inner_mask(mask)
         )
         heads = heads.transpose(1, 2).reshape(query.shape)  # [B, Q, D]
-        logits = heads @ folded_key.transpose(-2, -1)  # [B, Q, N]
+        logits = torch.bmm(heads, folded_key.mT)  # [B, Q, N]
         return PointerRecord(heads, normaliser.transpose(1, 2), logits)
 
     def replay(

@@ -31,13 +31,15 @@ class PointerRecord(NamedTuple):
 
     def as_state(self) -> dict[str, Tensor]:
         """Keys under which a trace keeps the record."""
-        return {f"pointer_{name}": value for name, value in self._asdict().items()}
+        return dict(zip(_KEYS, self, strict=True))
 
     @classmethod
     def from_state(cls, state: Mapping[str, Tensor]) -> PointerRecord | None:
         """The record in a state, if there is one."""
-        keys = [f"pointer_{name}" for name in cls._fields]
-        return cls(*(state[key] for key in keys)) if keys[0] in state else None
+        return cls(*(state[key] for key in _KEYS)) if _KEYS[0] in state else None
+
+
+_KEYS = tuple(f"pointer_{name}" for name in PointerRecord._fields)
 
 
 def attention_with_normaliser(

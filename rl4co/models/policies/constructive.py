@@ -30,6 +30,7 @@ from rl4co.decoding.strategies import (
     get_decoding_strategy,
 )
 from rl4co.envs.base import RL4COEnvBase, State
+from rl4co.models.policies.entry import forget_static_dynamics_, match_precision, remaining_steps
 from rl4co.models.policies.pretrained import PretrainedMixin
 
 StartsFn = Callable[[TensorDictBase, RL4COEnvBase, int], Tensor]
@@ -60,9 +61,7 @@ class ConstructiveDecoder(nn.Module):
         """Logits `[B, Q, N]` of a state with axes `[B, Q]`; neither clipped nor masked."""
         raise NotImplementedError
 
-    def annotate(
-        self, state: Mapping[str, Tensor], cache: Any
-    ) -> tuple[Tensor, dict[str, Tensor]]:
+    def annotate(self, state: Mapping[str, Tensor], cache: Any) -> tuple[Tensor, dict[str, Tensor]]:
         """Logits of one step, and by-products `[B, Q, ...]` that :meth:`forward` finds again in
         the states of the replay. None by default."""
         return self(state, cache), {}
@@ -134,6 +133,13 @@ class ConstructivePolicy(PretrainedMixin, nn.Module):
     ) -> dict[str, Any]:
         """Constructs solutions.
 
+        Networks and environment compute in the precision of the weights; rewards are those of the
+        instances as they are given.
+
+        A state may have steps behind it (`env.reset`, then a few `env.step`): the policy goes on
+        from there and returns the remaining actions. Only a whole solution has a reward, so this
+        takes `calc_reward=False`.
+
         Args:
             td: State after `env.reset`, batch `[B]`; not modified.
             env: Environment, its name, or None for the policy's own.
@@ -166,7 +172,12 @@ class ConstructivePolicy(PretrainedMixin, nn.Module):
                 "flatten the batch, or unsqueeze(0) a single instance"
             )
         strategy = self._strategy(phase, decode_type, actions, td.batch_size[0], decoding)
-        state: State = dict(td.items())
+        given: State = dict(td.items())
+        left = remaining_steps(env, given, strategy.multistart, calc_reward)
+        if left is not None:
+            max_steps = left if max_steps is None else min(left, max_steps)
+        td, exact = match_precision(td, self), td
+        state = given if td is exact else dict(td.items())
 
         hidden, init_embeds = self.encoder(td)
         cache = self.decoder.prepare(hidden, state)
@@ -177,10 +188,12 @@ class ConstructivePolicy(PretrainedMixin, nn.Module):
         elif strategy.multistart:
             num_solutions = strategy.num_starts or env.get_num_starts(td)
             choose = select_start_nodes_fn or _environment_starts
-            starts = unbatchify(choose(td, env, num_solutions), num_solutions)  # [B, S]
+            first = unbatchify(choose(td, env, num_solutions), num_solutions)  # [B, S]
+            starts = _behind_prefix(first, env._start_prefix(state))  # [B, S, K]
         else:
             num_solutions = strategy.num_samples
         solutions = expand_solutions(state, num_solutions)
+        forget_static_dynamics_(self.decoder, solutions)
 
         try:
             rollout = self._decode(
@@ -200,7 +213,8 @@ class ConstructivePolicy(PretrainedMixin, nn.Module):
         }  # [B, S] or [B, S, T]
         if calc_reward:
             width = rollout.actions.shape[1]
-            final = solutions if width == num_solutions else expand_solutions(state, width)
+            as_given = state is given and width == num_solutions
+            final = solutions if as_given else expand_solutions(given, width)
             out["reward"] = env.get_reward(final, rollout.actions)  # [B, S]
         if return_actions:
             out["actions"] = rollout.actions
@@ -256,7 +270,8 @@ class ConstructivePolicy(PretrainedMixin, nn.Module):
         given = strategy.given() if isinstance(strategy, Evaluate) else None  # [B, S, T]
         if given is not None:
             num_steps = given.shape[-1]
-            starts = given[..., 0] if strategy.multistart else None
+            forced = _forced_actions(env, solutions) if strategy.multistart else 0
+            starts = given[..., :forced] if forced else None
         if keys is None or (not torch.is_grad_enabled() and given is None):
             return decode(
                 env, solutions, logits_fn, strategy,
@@ -264,7 +279,6 @@ class ConstructivePolicy(PretrainedMixin, nn.Module):
             )  # fmt: skip
         record = tuple(dict.fromkeys((*keys, "action_mask", *_ending(env, solutions, num_steps))))
         if given is not None:
-            forced = int(strategy.multistart)
             rollout = walk(env, solutions, given, record=record, forced=forced)
         else:
             notes: dict[str, list[Tensor]] = {}
@@ -341,6 +355,20 @@ def _environment_starts(td: TensorDictBase, env: RL4COEnvBase, num_starts: int) 
     return env.select_start_nodes(td, num_starts)
 
 
+def _behind_prefix(first: Tensor, prefix: Tensor | None) -> Tensor:
+    """Starts behind what all solutions begin with: `[B, S], [B, K]` → `[B, S, K + 1]`."""
+    starts = first.unsqueeze(-1)
+    if prefix is None:
+        return starts
+    return torch.cat([prefix.unsqueeze(1).expand(*first.shape, -1), starts], -1)
+
+
+def _forced_actions(env: RL4COEnvBase, state: State) -> int:
+    """Leading actions of a multi-start solution that the policy does not answer for."""
+    prefix = env._start_prefix(state)
+    return 1 if prefix is None else 1 + prefix.shape[-1]
+
+
 def _ending(env: RL4COEnvBase, state: State, num_steps: int | None) -> tuple[str, ...]:
     """The key by which the replay skips finished solutions, where they may differ in length."""
     fewest, most = env.step_bounds(state)
@@ -360,7 +388,7 @@ def _select_best(out: dict[str, Any]) -> dict[str, Any]:
     best = out["reward"].argmax(1, keepdim=True)  # [B, 1]
 
     def pick(value: Tensor) -> Tensor:
-        index = best.view(*best.shape, *(1,) * (value.dim() - 2))
-        return value.gather(1, index.expand(-1, 1, *value.shape[2:]))
+        index = best.view(*best.shape, *(1,) * (value.dim() - 2))  # [B, 1, ...]
+        return value.gather(1, index.expand(-1, 1, *value.shape[2:]))  # [B, 1, ...]
 
     return {key: pick(value) for key, value in out.items()}

@@ -6,7 +6,6 @@ safetensors, and the class is looked up among the library's own names (or is the
 
 from __future__ import annotations
 
-import inspect
 import json
 import os
 import uuid
@@ -19,6 +18,7 @@ import torch
 
 from torch import nn
 
+from rl4co.core.arguments import NotPlainError, RecordsArguments, plain
 from rl4co.core.errors import ConfigError, FileFormatError, UnknownNameError
 
 CONFIG_FILE = "config.json"
@@ -28,19 +28,8 @@ _FORMAT = "rl4co-policy-1"
 P = TypeVar("P", bound="PretrainedMixin")
 
 
-class PretrainedMixin:
-    """Remembers constructor arguments, so that a policy can be rebuilt from JSON and weights."""
-
-    _init_arguments: dict[str, Any]
-
-    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
-        """Records the arguments; copies (`copy`, `pickle`) restore them with the rest."""
-        self = super().__new__(cls)
-        bound = inspect.signature(cls.__init__).bind_partial(self, *args, **kwargs)
-        arguments = dict(list(bound.arguments.items())[1:])
-        arguments.update(arguments.pop("kwargs", {}))
-        object.__setattr__(self, "_init_arguments", arguments)
-        return self
+class PretrainedMixin(RecordsArguments):
+    """A module that can be rebuilt from JSON (its constructor's arguments) and weights."""
 
     def save_pretrained(self, folder: str | Path) -> Path:
         """Writes `config.json` and `model.safetensors` into `folder`; returns the folder."""
@@ -50,7 +39,7 @@ class PretrainedMixin:
         config = {
             "format": _FORMAT,
             "class": type(self).__name__,
-            "arguments": _jsonable(type(self).__name__, self._init_arguments),
+            "arguments": _plain_arguments(self),
         }
         folder.mkdir(parents=True, exist_ok=True)
         assert isinstance(self, nn.Module)
@@ -135,15 +124,16 @@ def _load_weights(policy: nn.Module, path: Path) -> None:
         raise FileFormatError(f"expected weights that fit the configuration: {error}") from error
 
 
-def _jsonable(owner: str, arguments: dict[str, Any]) -> dict[str, Any]:
-    for name, value in arguments.items():
+def _plain_arguments(policy: RecordsArguments) -> dict[str, Any]:
+    arguments = {}
+    for name, value in policy._init_arguments.items():
         try:
-            json.dumps(value)
-        except TypeError:
+            arguments[name] = plain(value)
+        except NotPlainError as reason:
             raise ConfigError(
-                f"expected plain values as arguments of {owner} to save it, got {name}="
-                f"{type(value).__name__}; save its state_dict instead, or register a subclass that "
-                "builds this part itself"
+                f"expected plain values as arguments of {type(policy).__name__} to save it, got "
+                f"{name}={reason}; save its state_dict instead, or register a subclass that builds "
+                "this part itself"
             ) from None
     return arguments
 

@@ -1,49 +1,43 @@
 """`RL4COLitModule`: the thin Lightning module under every RL algorithm.
 
-It joins an environment and a policy, provides data, optimizers and logging, and derives all
-randomness of training from (seed, epoch, batch, rank), so that a resumed run repeats an
-uninterrupted one.
+It joins an environment and a policy, an optimizer and logging, and derives all randomness of
+training from (seed, epoch, batch, rank), so that a resumed run repeats an uninterrupted one. Its
+data come from :mod:`rl4co.models.rl.data`.
 """
 
 from __future__ import annotations
 
-import functools
-
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from numbers import Integral
 from pathlib import Path
-from typing import IO, Any, TypeVar, cast
+from typing import IO, Any, TypeVar
 
-import lightning as L
 import torch
 
 from tensordict import TensorDictBase
 from torch import Tensor, nn
-from torch.optim import Optimizer
-from torch.utils.data import DataLoader
 
+from rl4co.core.arguments import RecordsArguments
 from rl4co.core.errors import ConfigError, UnknownNameError
 from rl4co.core.rng import derive_generator
-from rl4co.data.dataset import (
-    GeneratedDataset,
-    ShardedBatchSampler,
-    TensorDictDataset,
-    make_dataloader,
-)
 from rl4co.envs.base import RL4COEnvBase
 from rl4co.models.rl.checkpointing import (
     RECORD_KEY,
     MapLocation,
-    bind_arguments,
     check_weights,
     describe_model,
     load_model,
 )
-from rl4co.models.rl.loader import EvalLoader, TrainLoader
+from rl4co.models.rl.data import DataHooks
+from rl4co.models.rl.optimizers import (
+    OptimizerLike,
+    SchedulerLike,
+    check_optimization,
+    create_optimizer,
+    create_scheduler,
+)
 
 M = TypeVar("M", bound="RL4COLitModule")
-
-OptimizerLike = str | type[Optimizer] | Callable[..., Optimizer]
-SchedulerLike = str | type | Callable[..., Any]
 
 _DEFAULT_METRICS = {
     "train": ("loss", "reward", "bl_val"),
@@ -52,7 +46,7 @@ _DEFAULT_METRICS = {
 }
 
 
-class RL4COLitModule(L.LightningModule):
+class RL4COLitModule(RecordsArguments, DataHooks):
     """Base class of RL algorithms.
 
     Args:
@@ -75,18 +69,14 @@ class RL4COLitModule(L.LightningModule):
         generate_default_data: Write the paper's validation and test sets to `data_dir` first and
             use them.
         data_dir: Folder of the data sets (default: the environment's).
-        metrics: Names of outputs to log, per phase (`{"train": [...], "val": [...], ...}`).
+        metrics: Names of outputs to log, per phase (`{"train": [...], "val": [...], ...}`); a name
+            that the first step does not have is refused.
         log_on_step: Log training metrics at every step, not only per epoch.
         seed: Seed of instances and actions; default: torch's initial seed.
     """
 
-    _init_arguments: dict[str, Any]
-
-    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
-        """Records the arguments, from which a checkpoint describes the model."""
-        self = super().__new__(cls)
-        object.__setattr__(self, "_init_arguments", bind_arguments(cls, args, kwargs))
-        return self
+    #: Metrics that a method logs on top of (or instead of) the defaults.
+    default_metrics: Mapping[str, Sequence[str]] = {}
 
     def __init__(
         self,
@@ -113,40 +103,37 @@ class RL4COLitModule(L.LightningModule):
         seed: int | None = None,
     ) -> None:
         super().__init__()
-        sizes = {
-            "batch_size": batch_size,
-            "train_data_size": train_data_size,
-            "val_data_size": val_data_size,
-            "test_data_size": test_data_size,
+        # The caller's environment stays as it is.
+        self.env = env if data_dir is None else env.with_data(data_dir)
+        self.policy = policy
+        self.batch_size = _positive("batch_size", batch_size)
+        self.val_batch_size = _positive("val_batch_size", val_batch_size, batch_size)
+        self.test_batch_size = _positive("test_batch_size", test_batch_size, batch_size)
+        self.data_sizes = {
+            "train": _positive("train_data_size", train_data_size),
+            "val": _positive("val_data_size", val_data_size),
+            "test": _positive("test_data_size", test_data_size),
         }
-        for name, size in sizes.items():
-            if size < 1:
-                raise ConfigError(f"expected {name} of at least 1, got {size}")
-        self.env, self.policy = env, policy
-        if data_dir is not None:
-            self.env.data_dir = type(self.env.data_dir)(data_dir)
-        self.batch_size = batch_size
-        self.val_batch_size = val_batch_size or batch_size
-        self.test_batch_size = test_batch_size or batch_size
-        self.data_sizes = {"train": train_data_size, "val": val_data_size, "test": test_data_size}
         self.optimizer, self.optimizer_kwargs = optimizer, dict(optimizer_kwargs or {"lr": 1e-4})
         self.lr_scheduler = lr_scheduler
         self.lr_scheduler_kwargs = lr_scheduler_kwargs
         self.lr_scheduler_interval = lr_scheduler_interval
         self.lr_scheduler_monitor = lr_scheduler_monitor
+        check_optimization(
+            optimizer,
+            self.optimizer_kwargs,
+            lr_scheduler,
+            lr_scheduler_kwargs,
+            lr_scheduler_interval,
+        )
         self.generate_default_data = generate_default_data
         self.shuffle_train_dataloader = shuffle_train_dataloader
         self.dataloader_num_workers = dataloader_num_workers
-        self.metrics = {**_DEFAULT_METRICS, **self.default_metrics, **(metrics or {})}
-        for phase in self.metrics:
-            if phase not in _DEFAULT_METRICS:
-                raise UnknownNameError("phase in metrics", phase, _DEFAULT_METRICS)
+        self._asked_metrics = _checked_metrics(metrics or {})
+        self.metrics = {**_DEFAULT_METRICS, **self.default_metrics, **self._asked_metrics}
         self.log_on_step = log_on_step
         self._totals: dict[str, tuple[Tensor, int]] = {}
         self.run_seed = torch.initial_seed() % 2**63 if seed is None else seed
-
-    #: Metrics that a method logs on top of (or instead of) the defaults.
-    default_metrics: Mapping[str, Sequence[str]] = {}
 
     # ---------------------------------------------------------------- steps
 
@@ -176,6 +163,16 @@ class RL4COLitModule(L.LightningModule):
         """Solves reset instances with the policy."""
         return self.policy(td, self.env, **kwargs)
 
+    def setup(self, stage: str | None = None) -> None:
+        """Agrees on the seed and mode of training; loads or generates validation and test sets."""
+        self.run_seed = self.trainer.strategy.broadcast(self.run_seed)
+        self._totals.clear()
+        if stage == "fit":
+            # Lightning trains modules in the mode they are in, and pretrained policies come in
+            # evaluation mode.
+            self.train()
+        self.load_datasets()
+
     def on_train_epoch_end(self) -> None:
         """Runs :meth:`after_epoch`; override that one."""
         self.after_epoch()
@@ -200,11 +197,13 @@ class RL4COLitModule(L.LightningModule):
         With several validation or test sets each is logged as `phase/set/name`, and the mean over
         all their instances as `phase/name`.
         """
-        values = {
-            name: out[name].detach().float().mean()
-            for name in self.metrics[phase]
-            if isinstance(out.get(name), Tensor)
-        }
+        known = {name: value for name, value in out.items() if isinstance(value, Tensor)}
+        for name in self._asked_metrics.get(phase, ()):
+            if name not in known:
+                raise UnknownNameError(f"{phase} metric", name, known)
+        # Of the defaults, an algorithm logs those that it has.
+        chosen = [name for name in self.metrics[phase] if name in known]
+        values = {name: known[name].detach().float().mean() for name in chosen}
         options: dict[str, Any] = {
             "on_step": phase == "train" and self.log_on_step,
             "on_epoch": True,
@@ -238,101 +237,6 @@ class RL4COLitModule(L.LightningModule):
         """Lightning's hook."""
         self._log_totals("test")
 
-    def set_names(self, phase: str) -> list[str]:
-        """Names of the data sets of a phase."""
-        return list(self.env.data_files[phase])
-
-    # ---------------------------------------------------------------- data
-
-    def prepare_data(self) -> None:
-        """Writes the default data sets if asked to."""
-        if self.generate_default_data:
-            from rl4co.data.generate import default_files
-
-            default_files(self.env, self.data_sizes)
-
-    def setup(self, stage: str | None = None) -> None:
-        """Agrees on the seed and mode of training; loads or generates validation and test sets."""
-        self.run_seed = self.trainer.strategy.broadcast(self.run_seed)
-        self._totals.clear()
-        if stage == "fit":
-            # Lightning trains modules in the mode they are in, and pretrained policies come in
-            # evaluation mode.
-            self.train()
-        if self.generate_default_data:
-            from rl4co.data.generate import default_files
-
-            files = default_files(self.env, self.data_sizes)
-            for phase, path in files.items():
-                if not self.env.data_files[phase]:
-                    self.env.data_files[phase] = {path.stem: path}
-        self._datasets = {phase: self._load(phase) for phase in ("val", "test")}
-
-    def train_dataloader(self) -> TrainLoader:
-        """Generated batch by batch, or from the environment's training file."""
-        return TrainLoader(self._epoch_loader, self._position, len(self._epoch_loader(0)))
-
-    def _position(self) -> tuple[int, int]:
-        """Epoch and batch that come next; "overfitting" means the batches of one epoch for ever."""
-        epoch = 0 if getattr(self.trainer, "overfit_batches", 0) else self.current_epoch
-        return epoch, self.trainer.fit_loop.batch_idx + 1
-
-    def _epoch_loader(self, epoch: int) -> DataLoader[Any]:
-        shard = {"rank": self.global_rank, "world_size": self.trainer.world_size}
-        if not self.env.data_files["train"]:
-            dataset = GeneratedDataset(
-                self.env.generator,
-                size=self.data_sizes["train"],
-                batch_size=self.batch_size,
-                seed=self.run_seed,
-                epoch=epoch,
-                **shard,
-            )
-            return make_dataloader(dataset, num_workers=self.dataloader_num_workers)
-        if "train" not in self._datasets:
-            self._datasets["train"] = self._load("train")
-        (loaded,) = self._datasets["train"].values()
-        loader = make_dataloader(
-            loaded,
-            self.batch_size,
-            shuffle=self.shuffle_train_dataloader,
-            num_workers=self.dataloader_num_workers,
-            seed=self.run_seed,
-            **shard,
-        )
-        cast(ShardedBatchSampler, loader.sampler).set_epoch(epoch)
-        return loader
-
-    def draw_instances(self, size: int, rng: torch.Generator) -> TensorDictBase:
-        """Instances like those of training: generated, or drawn from the training file."""
-        if not self.env.data_files["train"]:
-            return self.env.generator(size, rng=rng)
-        (dataset,) = self._load("train").values()
-        return dataset[torch.randint(len(dataset), (size,), generator=rng)]
-
-    def val_dataloader(self) -> list[EvalLoader]:
-        """One loader per validation set."""
-        return self._loaders("val", self.val_batch_size)
-
-    def test_dataloader(self) -> list[EvalLoader]:
-        """One loader per test set."""
-        return self._loaders("test", self.test_batch_size)
-
-    def _load(self, phase: str) -> dict[str, TensorDictDataset]:
-        data = self.env.dataset(self.data_sizes[phase], phase=phase)
-        return data if isinstance(data, dict) else {phase: data}
-
-    def _loaders(self, phase: str, batch_size: int) -> list[EvalLoader]:
-        options: dict[str, Any] = {
-            "num_workers": self.dataloader_num_workers,
-            "rank": self.global_rank,
-            "world_size": self.trainer.world_size,
-        }
-        return [
-            EvalLoader(make_dataloader(dataset, batch_size, **options))
-            for dataset in self._datasets[phase].values()
-        ]
-
     # ---------------------------------------------------------------- optimizers
 
     def configure_optimizers(self) -> Any:
@@ -355,7 +259,7 @@ class RL4COLitModule(L.LightningModule):
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Adds a plain description of the model and the seed, the source of all randomness."""
-        checkpoint[RECORD_KEY] = describe_model(self, self._init_arguments)
+        checkpoint[RECORD_KEY] = describe_model(self)
         checkpoint["run_seed"] = self.run_seed
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
@@ -395,38 +299,19 @@ class RL4COLitModule(L.LightningModule):
         return load_model(cls, checkpoint_path, given, map_location, strict)
 
 
-def create_optimizer(
-    parameters: Iterable[nn.Parameter], optimizer: OptimizerLike, kwargs: Mapping[str, Any]
-) -> Optimizer:
-    """An optimizer from its name in `torch.optim`, its class or a factory."""
-    factory = _by_name(torch.optim, optimizer, "optimizer")
-    return cast(Optimizer, factory(parameters, **kwargs))
+def _positive(name: str, size: int | None, default: int | None = None) -> int:
+    """A size, or the default in place of None."""
+    size = default if size is None else size
+    if not isinstance(size, Integral) or size < 1:
+        raise ConfigError(f"expected {name} to be an integer of at least 1, got {size!r}")
+    return int(size)
 
 
-def create_scheduler(
-    optimizer: Optimizer, scheduler: SchedulerLike, kwargs: Mapping[str, Any] | None
-) -> Any:
-    """A scheduler from its name in `torch.optim.lr_scheduler`, its class or a factory.
-
-    MultiStepLR without arguments decays by 0.1 at epochs 80 and 95, as in the paper.
-    """
-    if kwargs is None:
-        kwargs = {"milestones": [80, 95], "gamma": 0.1} if scheduler == "MultiStepLR" else {}
-    return _by_name(torch.optim.lr_scheduler, scheduler, "learning-rate scheduler")(
-        optimizer, **kwargs
-    )
-
-
-def _by_name(module: Any, name: Any, kind: str) -> Callable[..., Any]:
-    if not isinstance(name, str):
-        if isinstance(name, type | functools.partial) or callable(name):
-            return cast(Callable[..., Any], name)
-        raise ConfigError(f"expected a {kind}'s name, class or factory, got {name!r}")
-    found = {
-        key: value
-        for key, value in vars(module).items()
-        if isinstance(value, type) and not key.startswith("_")
-    }
-    if name not in found:
-        raise UnknownNameError(kind, name, found)
-    return found[name]
+def _checked_metrics(metrics: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...]]:
+    """Names of metrics per phase; whether they exist shows when the first step has its outputs."""
+    for phase, names in metrics.items():
+        if phase not in _DEFAULT_METRICS:
+            raise UnknownNameError("phase in metrics", phase, _DEFAULT_METRICS)
+        if isinstance(names, str):
+            raise ConfigError(f"expected a list of names as metrics[{phase!r}], got {names!r}")
+    return {phase: tuple(names) for phase, names in metrics.items()}

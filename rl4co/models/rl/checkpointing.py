@@ -1,19 +1,18 @@
 """What a Lightning checkpoint holds besides tensors, and how a model is rebuilt from it.
 
 A checkpoint must open with `weights_only=True`, so it describes the model in plain values: the name
-of its class and its constructor arguments, with an environment given by name and generator
-parameters, and a policy by class name and arguments. An argument that cannot be described so (a
-network of one's own, a function) is listed as missing, and loading asks for it.
+of its class and the arguments of its constructor, and in the same way the environment, generator or
+policy among these. An argument that cannot be described so (a network of one's own, a function) is
+listed as missing, and loading asks for it.
 """
 
 from __future__ import annotations
 
 import functools
-import inspect
 import pickle
 import re
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
@@ -22,18 +21,17 @@ import torch
 
 from torch import nn
 
+from rl4co.core.arguments import NotPlainError, RecordsArguments, plain
 from rl4co.core.errors import ConfigError, FileFormatError, UnknownNameError
 from rl4co.core.lazy import exported_names, resolve
 from rl4co.core.registry import ENVS
-from rl4co.core.rng import derive_generator
-from rl4co.envs.base import RL4COEnvBase
-from rl4co.envs.generator import Generator
-from rl4co.models.policies.pretrained import PretrainedMixin
 
 #: Key of the description in a checkpoint, and its version.
 RECORD_KEY = "rl4co"
-_FORMAT = 1
+_FORMAT = 2
 _ZOO = "rl4co.models.zoo"
+#: Arguments that say where an object is, not what it is; the one who loads it decides.
+_NOT_DESCRIBED = ("device",)
 
 #: What torch raises for files that are cut off, of another kind, or hold Python objects.
 _READ_ERRORS = (pickle.UnpicklingError, RuntimeError, EOFError, LookupError, ValueError, OSError)
@@ -122,143 +120,49 @@ def _shape(value: Any) -> list[int] | None:
 # ---------------------------------------------------------------- describing
 
 
-class NotPlainError(TypeError):
-    """A value that cannot be written as plain data (internal)."""
-
-
-def plain(value: Any) -> Any:
-    """The value as nested dictionaries, lists, strings, numbers, booleans and None.
-
-    Mappings and sequences of any kind (those of a configuration library, say) are converted.
-    """
-    if value is None or type(value) in (bool, int, float, str):
-        return value
-    for kind in (bool, int, float, str):
-        if isinstance(value, kind):  # a subclass: numpy's floats, string enumerations
-            return kind(value)
-    if isinstance(value, Path):
-        return str(value)
-    if isinstance(value, Mapping):
-        if not all(isinstance(key, str) for key in value):
-            raise NotPlainError("a mapping with keys that are not strings")
-        return {str(key): plain(item) for key, item in value.items()}
-    if isinstance(value, Sequence) and not isinstance(value, bytes):
-        return [plain(item) for item in value]
-    raise NotPlainError(type(value).__qualname__)
-
-
-def bind_arguments(cls: type, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments of a constructor call by name, `**kwargs` flattened."""
-    signature = inspect.signature(cls.__init__)  # type: ignore[misc]
-    bound = signature.bind_partial(None, *args, **kwargs).arguments
-    named = dict(list(bound.items())[1:])
-    for parameter in signature.parameters.values():
-        if parameter.kind is parameter.VAR_KEYWORD:
-            named.update(named.pop(parameter.name, {}))
-    return named
-
-
-def describe_model(model: nn.Module, arguments: Mapping[str, Any]) -> dict[str, Any]:
+def describe_model(model: RecordsArguments) -> dict[str, Any]:
     """The plain record of a model: class name and constructor arguments."""
-    return {
-        "format": _FORMAT,
-        "class": type(model).__name__,
-        "arguments": {name: _describe(value) for name, value in arguments.items()},
-    }
+    arguments = {}
+    for name, value in model._init_arguments.items():
+        try:
+            arguments[name] = _describe(value)
+        except NotPlainError as reason:
+            arguments[name] = {"missing": str(reason)}
+    return {"format": _FORMAT, "class": type(model).__name__, "arguments": arguments}
 
 
 def _describe(value: Any) -> dict[str, Any]:
-    """`{"value": ...}`, `{"env": ...}`, `{"policy": ...}` or `{"missing": what}`."""
-    try:
-        if isinstance(value, RL4COEnvBase):
-            return {"env": describe_env(value)}
-        if isinstance(value, PretrainedMixin):
-            return {"policy": _describe_policy(value)}
+    """`{"value": ...}`, or `{"object": ...}` for one of the library that records its arguments."""
+    if not isinstance(value, RecordsArguments):
         return {"value": plain(value)}
-    except NotPlainError as reason:
-        return {"missing": str(reason)}
-
-
-def _describe_policy(policy: PretrainedMixin) -> dict[str, Any]:
-    name = type(policy).__name__
-    known = exported_names(_ZOO)
-    if name not in known or resolve(known[name], name) is not type(policy):
-        raise NotPlainError(f"{name}, which is not a policy of the library")
-    arguments = {}
-    for key, value in policy._init_arguments.items():
-        try:
-            arguments[key] = plain(value)
-        except NotPlainError as reason:
-            raise NotPlainError(f"{name} with {key}={reason}") from None
-    return {"class": name, "arguments": arguments}
-
-
-#: Settings of environments that are kept as attributes of the same name.
-_ENV_SETTINGS = ("data_dir", "check_solution", "check_instance", "check_action", "seed")
-
-
-def describe_env(env: RL4COEnvBase) -> dict[str, Any]:
-    """The plain record of an environment: name, generator parameters and settings."""
-    cls = type(env)
-    if _env_class(env.name, cls.__name__) is not cls:
+    cls = type(value)
+    record: dict[str, Any] = {"class": cls.__name__, "name": getattr(value, "name", None)}
+    if _library_class(record) is not cls:
         raise NotPlainError(f"a {cls.__name__}, which the library does not know by name")
-    settings = {name: getattr(env, name) for name in _ENV_SETTINGS}
-    # What the problem's own constructor adds to the base class, kept under the same name.
-    own = set(_parameters(cls)) - set(_parameters(RL4COEnvBase)) - {"kwargs"}
-    settings |= {name: getattr(env, name) for name in own if hasattr(env, name)}
-    files = {}
-    for phase, table in env.data_files.items():
-        files[phase] = {name: str(path) for name, path in table.items()}
-    return {
-        "name": env.name,
-        "class": cls.__name__,
-        "generator_params": _generator_params(env.generator),
-        "settings": plain(settings),
-        "data_files": files,
-    }
+    arguments = {}
+    for name, argument in value._init_arguments.items():
+        if name in _NOT_DESCRIBED:
+            continue
+        try:
+            arguments[name] = _describe(argument)
+        except NotPlainError as reason:
+            raise NotPlainError(f"a {cls.__name__} with {name}={reason}") from None
+    return {"object": {**record, "arguments": arguments}}
 
 
-def _env_class(name: str, class_name: str) -> Any:
-    """The environment registered as `name`, or exported as `class_name`; None if there is none."""
-    for package in ENVS.packages:
-        exported = exported_names(package)
-        if class_name in exported:
-            return resolve(exported[class_name], class_name)
-    return ENVS.get(name)
+def _library_class(record: Mapping[str, Any]) -> Any:
+    """The class of a record: one that the library exports, or a registered environment."""
+    exported = _exported_classes()
+    if record["class"] in exported:
+        return resolve(exported[record["class"]], record["class"])
+    return ENVS.get(record["name"])
 
 
-@functools.lru_cache(maxsize=64)
-def _parameters(cls: type) -> tuple[str, ...]:
-    return tuple(inspect.signature(cls.__init__).parameters)[1:]  # type: ignore[misc]
-
-
-def _generator_params(generator: Generator) -> dict[str, Any]:
-    """Constructor arguments of a generator, read from its attributes and verified.
-
-    A generator keeps its parameters as attributes of the same name, but not all of them (the name
-    of a distribution becomes a sampler). So the reading counts only if a generator built from it
-    draws the same instances.
-    """
-    cls = type(generator)
-    params = {}
-    for name in _parameters(cls):
-        if hasattr(generator, name):
-            try:
-                params[name] = plain(getattr(generator, name))
-            except NotPlainError:
-                continue  # a sampler; if it is not the default one, the comparison below fails
-    try:
-        same = _draws(cls(**params)) == _draws(generator)
-    except Exception:  # a generator of one's own may fail in any way; then it is not plain either
-        same = False
-    if not same:
-        raise NotPlainError(f"an environment whose {cls.__name__} has custom distributions")
-    return params
-
-
-def _draws(generator: Generator) -> list[Any]:
-    instances = generator(2, rng=derive_generator("checkpoint"))
-    return [(key, value.tolist()) for key, value in sorted(instances.items())]
+@functools.cache
+def _exported_classes() -> dict[str, str]:
+    """Name → module of the policies, environments and generators of the library."""
+    packages = (_ZOO, *ENVS.packages)
+    return {name: at for package in packages for name, at in exported_names(package).items()}
 
 
 # ---------------------------------------------------------------- rebuilding
@@ -309,15 +213,8 @@ def _rebuild_arguments(
             continue
         if "missing" in entry:
             missing[name] = entry["missing"]
-        elif "env" in entry:
-            arguments[name] = _rebuild_env(entry["env"])
-        elif "policy" in entry:
-            policy = entry["policy"]
-            arguments[name] = resolve(exported_names(_ZOO)[policy["class"]], policy["class"])(
-                **policy["arguments"]
-            )
         else:
-            arguments[name] = entry["value"]
+            arguments[name] = _rebuild(entry)
     if missing:
         wanted = ", ".join(f"{name}=..." for name in missing)
         reasons = "; ".join(f"{name} was {what}" for name, what in missing.items())
@@ -328,13 +225,15 @@ def _rebuild_arguments(
     return arguments
 
 
-def _rebuild_env(record: Mapping[str, Any]) -> RL4COEnvBase:
-    cls = _env_class(record["name"], record["class"])
-    if cls is None:
-        raise UnknownNameError("environment", record["name"], ENVS.names())
-    env = cls(generator_params=record["generator_params"], **record["settings"])
-    env.data_files = {phase: dict(table) for phase, table in record["data_files"].items()}
-    return env
+def _rebuild(entry: Mapping[str, Any]) -> Any:
+    """The value or object that an entry of a record describes."""
+    if "value" in entry:
+        return entry["value"]
+    record = entry["object"]
+    cls = _library_class(record)
+    if not (isinstance(cls, type) and issubclass(cls, RecordsArguments)):
+        raise UnknownNameError("class", record["class"], _exported_classes())
+    return cls(**{name: _rebuild(argument) for name, argument in record["arguments"].items()})
 
 
 def _model_class(cls: type[M], name: str, source: Any) -> Any:

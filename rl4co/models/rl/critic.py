@@ -9,6 +9,7 @@ from tensordict import TensorDictBase
 from torch import Tensor, nn
 
 from rl4co.core.errors import UnsupportedError
+from rl4co.models.policies.entry import match_precision
 
 
 class CriticNetwork(nn.Module):
@@ -39,8 +40,8 @@ class CriticNetwork(nn.Module):
 
     def forward(self, td: TensorDictBase) -> Tensor:
         """Values `[B]`."""
-        hidden, _ = self.encoder(td)  # [B, N, D]
-        return self.value_head(hidden.mean(1)).squeeze(-1)
+        hidden, _ = self.encoder(match_precision(td, self))  # [B, N, D]
+        return self.value_head(hidden.mean(1)).squeeze(-1)  # [B]
 
 
 def create_critic_from_actor(policy: nn.Module, **options: object) -> CriticNetwork:

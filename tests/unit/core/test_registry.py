@@ -175,12 +175,25 @@ def test_environments_of_plugins_work_everywhere(monkeypatch):
     assert isinstance(get_env("plugin_tsp"), PluginEnv)
 
 
-def test_listing_environments_loads_no_torch():
-    """`rl4co list` stays fast."""
+def test_source(things, plugin):
+    """The file of a module or of a package, before it is imported; plug-ins have none here."""
+    folder = Path(things.__file__).parent
+    (folder / "nested").mkdir()
+    (folder / "nested" / "__init__.py").write_text("raise RuntimeError('must not be imported')")
+    assert things.REGISTRY.source("beta") == folder / "beta.py"
+    assert things.REGISTRY.source("nested") == folder / "nested" / "__init__.py"
+    assert things.REGISTRY.source("gamma") is None
+    assert not any(name.startswith(f"{things.__name__}.") for name in sys.modules)
+
+
+@pytest.mark.parametrize("registry", ["ENVS", "MODELS", "EMBEDDINGS", "SOLVERS"])
+def test_listing_loads_nothing_heavy(registry: str):
+    """Neither the components nor their packages: that of the embeddings would bring torch."""
     script = (
-        "import sys, rl4co\n"
-        "assert {'tsp', 'cvrp'} <= set(rl4co.list_envs())\n"
-        "assert 'torch' not in sys.modules"
+        f"import sys\nfrom rl4co.core.registry import {registry} as registry\n"
+        "assert registry.names() and registry.names()[0] in registry\n"
+        "assert all(registry.source(name).is_file() for name in registry.names())\n"
+        "assert not {'torch', 'lightning', 'numpy', *registry.packages} & set(sys.modules)"
     )
     result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert result.returncode == 0, result.stderr

@@ -102,7 +102,11 @@ def test_state_follows_the_tour():
         assert td["current_node"].tolist() == nodes
         assert td["i"].flatten().tolist() == [step + 1] * 2
         assert td["done"].flatten().tolist() == [step == 2] * 2
-    assert not td["action_mask"].any()
+    # Finished: staying at the last node is all that is allowed, and it changes nothing.
+    assert td["action_mask"].tolist() == [[False, True, False], [False, False, True]]
+    after = env.step(td.set("action", td["current_node"]))["next"]
+    for key in ("first_node", "current_node", "done", "action_mask"):
+        assert torch.equal(after[key], td[key]), key
 
 
 def test_starts_are_all_nodes_of_the_instance():

@@ -187,6 +187,20 @@ def test_metrics_by_hand(phase):
     assert call["phase"] == phase
 
 
+def test_metrics_without_the_original_instance():
+    """The rewards above, but no augmentation is the instance: none of them is singled out.
+
+    Best starts (5, 7) and (-3, -1), means 6 and -2: 2 on average.
+    """
+    env = TSPEnv(generator_params={"num_loc": 4})
+    reward = torch.tensor([1.0, -3.0, 7.0, -9.0, 5.0, -4.0, 2.0, -1.0])
+    policy = FixedPolicy(reward, torch.zeros(8))
+    model = POMO(env, policy, num_augment=2, num_starts=2, first_aug_identity=False)
+    out = model.shared_step(env.generate(2), 0, "val")
+    assert float(out["max_reward"]) == 2.0
+    assert float(out["max_aug_reward"]) == 3.0
+
+
 @torch.no_grad()
 @pytest.mark.parametrize("num_augment", [0, 1])
 def test_without_augmentation(env, num_augment):

@@ -132,6 +132,31 @@ def test_resume_gives_the_numbers_of_an_uninterrupted_run(tmp_path: Path):
         assert torch.equal(value, weights[name]), name
 
 
+def test_last_checkpoint_is_renewed_without_a_new_best(tmp_path: Path):
+    """It is what one resumes from; the best one may be older."""
+    options = ["test=false", "trainer.max_epochs=3", "callbacks.model_checkpoint.monitor=epoch",
+               "callbacks.model_checkpoint.mode=min"]  # fmt: skip
+    objects = run(tiny(tmp_path, *options))[1]
+    folder = tmp_path / "checkpoints"
+    assert sorted(path.name for path in folder.iterdir()) == ["epoch_000.ckpt", "last.ckpt"]
+    steps = {path.stem: torch.load(path)["global_step"] for path in folder.iterdir()}
+    assert steps == {"epoch_000": 2, "last": 6}
+    # What is tested after training is the best one.
+    assert objects["trainer"].checkpoint_callback.best_model_path == str(folder / "epoch_000.ckpt")
+    more = run(tiny(tmp_path, *options[:1], "trainer.max_epochs=4", "ckpt_path=last"))[1]
+    assert more["trainer"].global_step == 8
+
+
+def test_last_checkpoint_follows_the_folder_of_the_best(tmp_path: Path):
+    """The paper's shorthand moves both; without the best one, the default folder remains."""
+    elsewhere = tmp_path / "elsewhere"
+    run(tiny(tmp_path, "test=false", f"+model_checkpoint.dirpath={elsewhere}"))
+    assert sorted(path.name for path in elsewhere.iterdir()) == ["epoch_000.ckpt", "last.ckpt"]
+    run(tiny(tmp_path / "one", "test=false", "~callbacks.model_checkpoint"))
+    (only,) = (tmp_path / "one" / "checkpoints").iterdir()
+    assert only.name == "last.ckpt"
+
+
 def test_checkpoint_can_be_tested_without_training(tmp_path: Path):
     """`train=false ckpt_path=...` repeats the test of the run that wrote it."""
     trained = run(tiny(tmp_path / "run"))[0]

@@ -10,13 +10,14 @@ import numpy as np
 import pytest
 import torch
 
-from omegaconf import OmegaConf
 from torch import nn
 
 from rl4co.core.errors import ConfigError, FileFormatError
-from rl4co.envs import CVRPEnv, TSPEnv
+from rl4co.core.registry import ENVS
+from rl4co.data import TensorDictDataset
+from rl4co.envs import CVRPEnv, TSPEnv, TSPGenerator
 from rl4co.models import POMO, REINFORCE, AttentionModel, RL4COLitModule
-from rl4co.models.rl.checkpointing import NotPlainError, plain
+from rl4co.models.rl.checkpointing import describe_model
 
 
 def save(runs: ModuleType, folder: Path, model: Any) -> Path:
@@ -127,15 +128,78 @@ def test_own_network_has_to_be_passed(runs: ModuleType, tmp_path: Path) -> None:
     assert torch.equal(rewards(loaded), rewards(model))
 
 
-def test_own_distribution_has_to_be_passed(runs: ModuleType, tmp_path: Path) -> None:
-    """A generator whose instances cannot be drawn again from plain values is not guessed."""
-    env = TSPEnv(generator_params={"num_loc": 6, "loc_distribution": "cluster", "n_cluster": 2})
+@pytest.mark.parametrize("how", ["parameters", "generator"])
+def test_distributions_come_back(how: str, runs: ModuleType, tmp_path: Path) -> None:
+    """A generator is rebuilt from its own arguments, however the environment got it."""
+    params = {"num_loc": 6, "loc_distribution": "cluster", "n_cluster": 2}
+    env = TSPEnv(TSPGenerator(**params)) if how == "generator" else TSPEnv(generator_params=params)
     torch.manual_seed(0)
     options = {"policy_kwargs": runs.POLICY, "baseline": "mean", **runs.SIZES}
     path = save(runs, tmp_path, AttentionModel(env, **options))
-    with pytest.raises(ConfigError, match=r"env was an environment whose TSPGenerator.*env=\.\.\."):
+    assert torch.serialization.get_unsafe_globals_in_checkpoint(path) == []
+    loaded = AttentionModel.load_from_checkpoint(path).env
+    assert type(loaded.generator) is TSPGenerator
+    drawn = [each.generator(4, rng=torch.Generator().manual_seed(3)) for each in (env, loaded)]
+    assert torch.equal(drawn[0]["locs"], drawn[1]["locs"])
+    uniform = TSPGenerator(num_loc=6)(4, rng=torch.Generator().manual_seed(3))
+    assert not torch.equal(drawn[1]["locs"], uniform["locs"])
+
+
+class OwnGenerator(TSPGenerator):
+    """A generator that the library does not know."""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (
+            {"generator_params": {"num_loc": 6, "loc_distribution": lambda size: torch.rand(size)}},
+            r"a TSPEnv with generator_params=\{loc_distribution: function\}",
+        ),
+        ({"generator": OwnGenerator(num_loc=6)}, "a TSPEnv with generator=a OwnGenerator"),
+        (
+            {"dataset_cls": type("OwnDataset", (TensorDictDataset,), {})},
+            "a TSPEnv with dataset_cls=the class OwnDataset",
+        ),
+    ],
+    ids=["distribution", "generator", "data set"],
+)
+def test_own_parts_of_an_environment_have_to_be_passed(
+    arguments: dict[str, Any], reason: str, runs: ModuleType, tmp_path: Path
+) -> None:
+    """What plain values cannot describe is asked for, not guessed."""
+    env = TSPEnv(**arguments)
+    torch.manual_seed(0)
+    options = {"policy_kwargs": runs.POLICY, "baseline": "mean", **runs.SIZES}
+    path = save(runs, tmp_path, AttentionModel(env, **options))
+    with pytest.raises(ConfigError, match=rf"env was {reason}.*env=\.\.\."):
         AttentionModel.load_from_checkpoint(path)
     assert AttentionModel.load_from_checkpoint(path, env=env).env is env
+
+
+def test_registered_environments_of_others_are_rebuilt(
+    runs: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the name under which they are registered."""
+
+    class PluginEnv(TSPEnv):
+        name = "plugin_tsp"
+
+    monkeypatch.setattr(ENVS, "_entries", {**ENVS._entries, "plugin_tsp": PluginEnv})
+    torch.manual_seed(0)
+    policy = runs.make_policy()
+    model = AttentionModel(PluginEnv(check_solution=False), policy, baseline="mean", **runs.SIZES)
+    loaded = AttentionModel.load_from_checkpoint(save(runs, tmp_path, model)).env
+    assert type(loaded) is PluginEnv
+    assert loaded.check_solution is False
+
+
+def test_device_of_an_environment_is_not_recorded(runs: ModuleType) -> None:
+    """A checkpoint of a GPU opens on a machine without one."""
+    model = runs.make_model()
+    model._init_arguments["env"] = TSPEnv(device="cpu", seed=4)
+    described = describe_model(model)["arguments"]["env"]["object"]
+    assert described["arguments"] == {"seed": {"value": 4}}
 
 
 class OwnEnv(TSPEnv):
@@ -196,15 +260,3 @@ def test_baseline_can_be_set_up_anew(runs: ModuleType, tmp_path: Path) -> None:
     assert torch.equal(frozen(kept), frozen(model))
     assert not torch.equal(frozen(kept), kept.policy.state_dict()[key])
     assert torch.equal(frozen(anew), anew.policy.state_dict()[key])
-
-
-def test_plain_values() -> None:
-    """Configurations, tuples, paths and numpy's numbers become plain; objects do not."""
-    config = OmegaConf.create({"a": [1, {"b": 2.5}], "c": None})
-    assert plain(config) == {"a": [1, {"b": 2.5}], "c": None}
-    converted = plain({"t": (1, "x"), "p": Path("a") / "b", "f": np.float64(0.5), "q": True})
-    assert converted == {"t": [1, "x"], "p": "a/b", "f": 0.5, "q": True}
-    assert type(converted["f"]) is float
-    for value in (nn.Linear(1, 1), {1: 2}, b"bytes", lambda: None, torch.zeros(1)):
-        with pytest.raises(NotPlainError):
-            plain(value)

@@ -106,13 +106,23 @@ class CVRPEnv(RL4COEnvBase):
         }
 
     def _action_mask(self, state: State) -> Tensor:
+        customers = ~self._forbidden(state)[..., 1:]  # [*B, N - 1]
+        none_fits = customers.sum(-1, keepdim=True) == 0
+        return torch.cat([self._may_return(state) | none_fits, customers], -1)
+
+    def _forbidden(self, state: State) -> Tensor:
+        """Customers that the vehicle cannot visit next, `[*B, N]`; the depot's entry is not read.
+
+        For variants: one more reason to leave customers out.
+        """
         load = state["demand"] + state["used_capacity"]  # [*B, N]
         too_much = load > state["vehicle_capacity"] * (1.0 + self.capacity_tolerance)
-        customers = ~(state["visited"] | too_much)[..., 1:]  # [*B, N - 1]
-        # Staying at the depot is pointless while some customer fits.
-        none_fits = customers.sum(-1, keepdim=True) == 0
-        depot = (state["current_node"].unsqueeze(-1) != 0) | none_fits
-        return torch.cat([depot, customers], -1)
+        return state["visited"] | too_much
+
+    def _may_return(self, state: State) -> Tensor:
+        """Whether the depot is a choice while some customer fits, `[*B, 1]`."""
+        # Staying at the depot is pointless.
+        return state["current_node"].unsqueeze(-1) != 0
 
     def _objective(self, state: State, actions: Tensor) -> Tensor:
         return -depot_tour_length(state, actions)

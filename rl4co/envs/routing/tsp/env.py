@@ -29,7 +29,7 @@ class TSPEnv(RL4COEnvBase):
         | `first_node` | int64 | `[*B]` | first node of the tour (0 before the first step) |
         | `current_node` | int64 | `[*B]` | last node visited (0 before the first step) |
         | `i` | int64 | `[*B, 1]` | number of nodes visited |
-        | `action_mask` | bool | `[*B, N]` | nodes not visited yet |
+        | `action_mask` | bool | `[*B, N]` | nodes not visited yet; at the end, the last one |
 
     Constraints:
         Every node is visited exactly once.
@@ -61,12 +61,14 @@ class TSPEnv(RL4COEnvBase):
     def _transition(self, state: State, action: Tensor) -> State:
         i, mask = state["i"], state["action_mask"]
         visited = i + 1
+        done = visited >= mask.shape[-1]
         return {
             "first_node": torch.where(i.squeeze(-1) == 0, action, state["first_node"]),
             "current_node": action,
             "i": visited,
-            "action_mask": mask.scatter(-1, action.unsqueeze(-1), False),
-            "done": visited >= mask.shape[-1],
+            # A finished tour may stay at its last node, which changes nothing.
+            "action_mask": mask.scatter(-1, action.unsqueeze(-1), done),
+            "done": done,
         }
 
     def _action_mask(self, state: State) -> Tensor:

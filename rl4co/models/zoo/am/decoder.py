@@ -12,7 +12,7 @@ import torch.nn.functional as F
 
 from torch import Tensor, nn
 
-from rl4co.models.embeddings import EmbeddingConfig, make_embeddings
+from rl4co.models.embeddings import EmbeddingConfig, LinearDynamicEmbedding, make_embeddings
 from rl4co.models.nn.attention import AttentionFn, PointerAttention
 from rl4co.models.nn.recorded_attention import PointerRecord
 from rl4co.models.policies.autoregressive import AutoregressiveDecoder
@@ -95,10 +95,13 @@ class AttentionModelDecoder(AutoregressiveDecoder):
 
     @property
     def replay_keys(self) -> tuple[str, ...] | None:
-        """The context's state keys; None if keys and values change at every step."""
-        if self.dynamic_embedding is not None:
-            return None
-        return getattr(self.context_embedding, "state_keys", None)
+        """State keys of the embeddings; None if keys and values change in any way they like."""
+        keys: tuple[str, ...] | None = getattr(self.context_embedding, "state_keys", None)
+        if self.dynamic_embedding is None or keys is None:
+            return keys
+        if isinstance(self.dynamic_embedding, LinearDynamicEmbedding):
+            return (*keys, *self.dynamic_embedding.state_keys)
+        return None
 
     def prepare(self, hidden: Tensor, state: Mapping[str, Tensor]) -> DecoderCache:
         """Projects the node embeddings `[B, N, D]` for all steps to come."""
@@ -182,6 +185,11 @@ class AttentionModelDecoder(AutoregressiveDecoder):
     ) -> Tensor:
         """Logits with keys and values of their own for every query."""
         assert self.dynamic_embedding is not None
+        if isinstance(self.dynamic_embedding, LinearDynamicEmbedding):
+            change = self.dynamic_embedding.features(state), *self.dynamic_embedding.weights()
+            keys = cache.glimpse_key, cache.glimpse_value, cache.folded_key
+            mask = state["action_mask"]
+            return self.pointer.with_change(query, *keys, cache.folded_bias, mask, change)
         key, value, logit_key = self.dynamic_embedding(state)  # [B, Q, N, D] each
         split = self.pointer.split_heads
         logit_key = logit_key.flatten(0, 1)  # [B * Q, N, D]

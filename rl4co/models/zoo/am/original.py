@@ -35,6 +35,12 @@ def load_original_weights(
 ) -> AttentionModelPolicy:
     """A policy with the weights of the original code, in evaluation mode.
 
+    Its greedy solutions are the original ones, instance by instance. The original environments
+    compare loads and prizes in plain float32, though: to have rounding decide as it did there, set
+    `capacity_tolerance=0` (CVRP, SDVRP) or `prize_tolerance=0` (PCTSP, SPCTSP) of ours.
+
+    Paper: Kool et al. (2019), https://arxiv.org/abs/1803.08475
+
     Args:
         source: The original `.pt` file (opened with `weights_only=True`), an `.npz` file with the
             original keys, or a state dict.

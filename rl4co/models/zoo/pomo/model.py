@@ -14,7 +14,7 @@ from torch import nn
 from rl4co.core.errors import ConfigError
 from rl4co.core.ops import unbatchify
 from rl4co.core.registry import MODELS
-from rl4co.data.augment import StateAugmentation
+from rl4co.data.augment import StateAugmentation, has_coordinates
 from rl4co.envs.base import RL4COEnvBase
 from rl4co.models.rl.reinforce import REINFORCE
 from rl4co.models.zoo.am import AttentionModelPolicy
@@ -34,15 +34,17 @@ class POMO(REINFORCE):
     $$b(x) = \\frac{1}{S} \\sum_{s} R(a^s, x)$$
 
     Validation and test solve each instance greedily from all starts and under all augmentations;
-    the metrics are `reward` (mean), `max_reward` (best start of the original instance) and
-    `max_aug_reward` (best start of all augmentations).
+    the metrics are `reward` (mean), `max_reward` (best start of the original instance, or the mean
+    over augmentations where the original is not the first of them) and `max_aug_reward` (best start
+    of all augmentations).
 
     Args:
         env: Environment.
         policy: Policy (default: an Attention Model with POMO's settings).
         policy_kwargs: Arguments of the default policy; they win over POMO's settings.
         baseline: Only "shared" makes sense.
-        num_augment: Augmentations at validation and test (0 or 1 = none).
+        num_augment: Augmentations at validation and test (0 or 1 = none). Default: 8, and none for
+            problems that have no coordinates to augment.
         augment_fn: "dihedral8", "symmetric" or a function.
         first_aug_identity: Whether the first augmentation is the instance itself.
         feats: Coordinate keys to augment (default: all present).
@@ -61,7 +63,7 @@ class POMO(REINFORCE):
         policy: nn.Module | None = None,
         policy_kwargs: Mapping[str, Any] | None = None,
         baseline: str = "shared",
-        num_augment: int = 8,
+        num_augment: int | None = None,
         augment_fn: Any = "dihedral8",
         first_aug_identity: bool = True,
         feats: Sequence[str] | None = None,
@@ -72,6 +74,8 @@ class POMO(REINFORCE):
             raise ConfigError(
                 f"expected baseline 'shared' for POMO, got {baseline!r}; use REINFORCE for others"
             )
+        if num_augment is None:
+            num_augment = 8 if feats or has_coordinates(env.instance_shapes) else 1
         if num_augment < 0 or (num_starts is not None and num_starts < 1):
             raise ConfigError(
                 f"expected num_augment >= 0 and num_starts >= 1 (or None), got {num_augment} and "
@@ -115,8 +119,10 @@ class POMO(REINFORCE):
         )
         reward = unbatchify(out["reward"], (num_augment, num_starts))  # [B, A, S]
         if phase == "train":
-            log_likelihood = unbatchify(out["log_likelihood"], (1, num_starts))
+            log_likelihood = unbatchify(out["log_likelihood"], (1, num_starts))  # [B, 1, S]
             self.calculate_loss(td, out, reward[:, 0], log_likelihood[:, 0])  # [B, S]
-        out["max_reward"] = reward[:, 0].amax(-1)  # [B]
-        out["max_aug_reward"] = reward.flatten(1).amax(-1)
+        best = reward.amax(-1)  # [B, A]
+        original_first = self.augment is None or self.augment.first_aug_identity
+        out["max_reward"] = best[:, 0] if original_first else best.mean(-1)  # [B]
+        out["max_aug_reward"] = best.amax(-1)  # [B]
         return self.log_metrics(out, phase, dataloader_idx, batch_size=batch.batch_size[0])

@@ -1,0 +1,123 @@
+"""CVRPLIB and VRPLIB (`.vrp`): capacities, with time windows, backhauls or a limit on routes.
+
+Known sections: coordinates or a matrix, DEMAND_SECTION, DEPOT_SECTION, TIME_WINDOW_SECTION,
+SERVICE_TIME_SECTION, BACKHAUL_SECTION (amounts to fetch). Known keywords: CAPACITY, VEHICLES,
+DISTANCE (longest route), SERVICE_TIME (of every customer). DISTANCE together with a service time
+limits the duration of a route, services included: it becomes the time at which the depot closes.
+
+Distances are rounded as the literature on each set does, which the files do not say: to the nearest
+integer (EUC_2D of TSPLIB); to one decimal, cut off, for instances with time windows; not at all for
+the sets CMT, Golden, Li and Tai. The argument `rounding` of the reader overrides it.
+"""
+
+from __future__ import annotations
+
+import re
+
+from typing import Any
+
+import numpy as np
+
+from rl4co.data.formats.instance import BenchmarkInstance
+from rl4co.data.formats.layouts import name_problem
+from rl4co.data.formats.sections import PLACE_SECTIONS, Sections
+from rl4co.data.formats.source import CORRECT
+
+SECTIONS = (
+    *PLACE_SECTIONS,
+    "DEMAND_SECTION",
+    "DEPOT_SECTION",
+    "TIME_WINDOW_SECTION",
+    "SERVICE_TIME_SECTION",
+    "BACKHAUL_SECTION",
+)
+
+#: TYPE → whether routes end at their last customer. The sections say the rest.
+TYPES = {
+    "VRP": False,
+    "CVRP": False,
+    "ACVRP": False,
+    "DCVRP": False,
+    "DVRP": False,
+    "VRPTW": False,
+    "CVRPTW": False,
+    "VRPB": False,
+    "VRPBTW": False,
+    "OVRP": True,
+    "OVRPTW": True,
+}
+
+#: Sets of CVRPLIB with real-valued distances, by the names of their instances.
+_REAL_VALUED = re.compile(r"(?:CMT|Golden_?|Li_?|Tai)\d+[a-d]?", re.IGNORECASE)
+
+
+def read_cvrplib(sections: Sections) -> BenchmarkInstance:
+    """An instance from a `.vrp` file."""
+    sections.refuse_others(SECTIONS)
+    name = sections.header.get("NAME", "") or sections.source.path.stem
+    places = sections.places(_rounding(sections, name))
+    labels = places.labels
+    depot = sections.depot(labels)
+    order = np.array([depot, *(place for place in range(len(labels)) if place != depot)])
+    fields: dict[str, Any] = {
+        "demand": sections.column("DEMAND_SECTION", labels),
+        "backhaul_demand": _optional(sections, "BACKHAUL_SECTION", labels),
+        **_times(sections, labels, depot),
+    }
+    fields = {
+        key: value[order] if isinstance(value, np.ndarray) else value
+        for key, value in fields.items()
+    }
+    fields["open_routes"] = TYPES[sections.require("TYPE").split()[0].upper()]
+    if fields["demand"][0] != 0:
+        raise sections.source.fault(
+            "a depot without demand",
+            f"{fields['demand'][0]:g} for node {labels[depot]}",
+            CORRECT,
+            line=sections.section_lines["DEMAND_SECTION"],
+            section="DEMAND_SECTION",
+        )
+    costs = places.costs.take(order)
+    vehicles = sections.optional_number("VEHICLES")
+    return BenchmarkInstance(
+        name=name,
+        problem=name_problem(fields, costs),
+        edge_costs=costs,
+        coordinates=None if places.points is None else places.points[order],
+        capacity=sections.number("CAPACITY"),
+        vehicles=None if vehicles is None else int(vehicles),
+        labels=tuple(labels[place] for place in order),
+        comment=sections.header.get("COMMENT", ""),
+        source=sections.source.path,
+        **fields,
+    )
+
+
+def _rounding(sections: Sections, name: str) -> str | None:
+    """The rule for EUC_2D; other types say themselves how to round."""
+    if sections.header.get("EDGE_WEIGHT_TYPE") != "EUC_2D":
+        return None
+    if "TIME_WINDOW_SECTION" in sections.rows:
+        return "one_decimal"
+    return "exact" if _REAL_VALUED.fullmatch(name) else "nearest"
+
+
+def _optional(sections: Sections, section: str, labels: tuple[str, ...]) -> Any:
+    return sections.column(section, labels) if section in sections.rows else None
+
+
+def _times(sections: Sections, labels: tuple[str, ...], depot: int) -> dict[str, Any]:
+    """Windows and service times, or the limit of a route."""
+    service = _optional(sections, "SERVICE_TIME_SECTION", labels)
+    constant = sections.optional_number("SERVICE_TIME")
+    if service is None and constant:
+        service = np.full(len(labels), constant)
+        service[depot] = 0.0
+    limit = sections.optional_number("DISTANCE") or None
+    if "TIME_WINDOW_SECTION" in sections.rows:
+        windows = sections.table("TIME_WINDOW_SECTION", labels, 2).values
+    elif limit is not None and service is not None:
+        windows, limit = np.array([[0.0, limit]] * len(labels)), None
+    else:
+        windows = None
+    return {"time_windows": windows, "service_times": service, "max_length": limit}

@@ -1,0 +1,323 @@
+"""`BenchmarkInstance`: one instance of a routing problem in its original units."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from tensordict import TensorDict
+from torch import Tensor
+
+from rl4co.core.errors import ConfigError, InvalidInstanceError, InvalidSolutionError
+from rl4co.data.formats.distances import EdgeCosts, FloatArray, IntArray
+from rl4co.data.formats.feasibility import TOLERANCE, find_violation
+from rl4co.data.formats.layouts import Layout, get_layout
+from rl4co.data.formats.solutions import Solution, parse_solution
+from rl4co.data.formats.source import Source
+
+#: One route or several, as sequences of nodes.
+Routes = tuple[tuple[int, ...], ...]
+
+#: Fields with one row per node, and the length of a row (0: a number).
+_PER_NODE = {
+    "coordinates": 2,
+    "demand": 0,
+    "backhaul_demand": 0,
+    "time_windows": 2,
+    "service_times": 0,
+    "prizes": 0,
+}
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class BenchmarkInstance:
+    """An instance as it is published: original units, original rounding, best-known value.
+
+    Nodes are numbered as in the environment: node 0 is the depot (none in TSP and ATSP), pickups
+    come before their deliveries. `labels` are the names that the file gives to them.
+
+    Attributes:
+        name: Name of the instance.
+        problem: Name of the environment.
+        edge_costs: Costs as a function of pairs of nodes, see :class:`EdgeCosts`.
+        coordinates: `[N, 2]`; None for instances given by a matrix alone.
+        demand: What each node gets, `[N]`; with `pairs`, what it adds to the load.
+        backhaul_demand: What is fetched from each node, `[N]`.
+        capacity: What a vehicle carries.
+        time_windows: First and last time to begin the service, `[N, 2]`.
+        service_times: `[N]`.
+        duration_matrix: Travel times `[N, N]`, if they are not the costs.
+        prizes: `[N]`; that of the depot is part of every solution's, but not of the environment's
+            reward.
+        max_length: Largest cost of a route.
+        pairs: Pickups and their deliveries `[P, 2]`.
+        fixed_edges: Edges that a tour must have `[E, 2]`.
+        open_routes: Whether routes end at their last customer.
+        vehicles: Size of the fleet as the file gives it; the environments do not limit it.
+        labels: Names of the nodes in the file `[N]`.
+        comment: What the file says about itself.
+        source: The file.
+        published: Best-known value, if a table or the file gave one.
+        solution_file: File with the best-known solution.
+        solution: The best-known solution, if it is in the file itself.
+    """
+
+    name: str
+    problem: str
+    edge_costs: EdgeCosts
+    coordinates: FloatArray | None = None
+    demand: FloatArray | None = None
+    backhaul_demand: FloatArray | None = None
+    capacity: float | None = None
+    time_windows: FloatArray | None = None
+    service_times: FloatArray | None = None
+    duration_matrix: FloatArray | None = None
+    prizes: FloatArray | None = None
+    max_length: float | None = None
+    pairs: IntArray | None = None
+    fixed_edges: IntArray | None = None
+    open_routes: bool = False
+    vehicles: int | None = None
+    labels: tuple[str, ...] = ()
+    comment: str = ""
+    source: Path | None = None
+    published: float | None = None
+    solution_file: Path | None = None
+    solution: Routes | None = None
+
+    def __post_init__(self) -> None:
+        for field, width in _PER_NODE.items():
+            value = getattr(self, field)
+            shape = (self.num_nodes, width) if width else (self.num_nodes,)
+            if value is not None and value.shape != shape:
+                raise InvalidInstanceError(
+                    f"expected {field} of shape {list(shape)} (one row per node, the depot first), "
+                    f"got {list(value.shape)}"
+                )
+        if self.capacity is not None and not self.capacity > 0:
+            raise InvalidInstanceError(f"expected a positive capacity, got {self.capacity:g}")
+        missing = [key for key in self.layout.requires if getattr(self, key) is None]
+        if missing:
+            raise InvalidInstanceError(
+                f"expected {', '.join(self.layout.requires)} in an instance of {self.problem}, "
+                f"got no {', '.join(missing)}"
+            )
+
+    def __repr__(self) -> str:
+        return f"BenchmarkInstance({self.name!r}, problem={self.problem!r}, nodes={self.num_nodes})"
+
+    # ---------------------------------------------------------------- facts
+
+    @property
+    def num_nodes(self) -> int:
+        """Number of nodes N, the depot included."""
+        return len(self.edge_costs.departure)
+
+    @property
+    def layout(self) -> Layout:
+        """How solutions of the problem look, and what its environment wants."""
+        return get_layout(self.problem)
+
+    @functools.cached_property
+    def costs(self) -> FloatArray:
+        """All costs `[N, N]`, row to column, rounded by the rule of the instance.
+
+        Computed on first use; :meth:`cost` does without it.
+        """
+        costs = self.edge_costs.all_pairs()
+        costs.setflags(write=False)  # it is kept, and shared by all who ask
+        return costs
+
+    @functools.cached_property
+    def scale(self) -> float:
+        """What one unit of length, cost or time of the normalised instance is in original units.
+
+        The longer side of the coordinates' bounding box, or the largest cost if costs are no
+        distances between the coordinates.
+        """
+        if self.edge_costs.is_euclidean and self.coordinates is not None:
+            return float(np.ptp(self.coordinates, axis=0).max()) or 1.0
+        return float(np.abs(self.costs).max()) or 1.0
+
+    def with_rounding(self, rounding: str) -> BenchmarkInstance:
+        """The same instance with another rounding of distances, and hence no best-known value.
+
+        Args:
+            rounding: exact, nearest, up, down, one_decimal or next.
+        """
+        costs = self.edge_costs.rounded(rounding)
+        return dataclasses.replace(
+            self, edge_costs=costs, published=None, solution_file=None, solution=None
+        )
+
+    # ---------------------------------------------------------------- solutions
+
+    def as_routes(self, routes: Sequence[int] | Sequence[Sequence[int]]) -> Routes:
+        """A solution as routes without the depot.
+
+        Args:
+            routes: Routes, or one flat sequence: a tour, or routes that the depot (0) separates.
+        """
+        has_depot = self.layout.has_depot
+        split: list[list[int]] = [[]]
+        for entry in routes:
+            if not isinstance(entry, int) and np.ndim(entry):
+                split += [[], *([*route] for route in self.as_routes(entry)), []]
+            elif has_depot and entry == 0:
+                split.append([])
+            else:
+                split[-1].append(int(entry))  # type: ignore[arg-type]
+        return tuple(tuple(route) for route in split if route)
+
+    def cost(self, routes: Sequence[int] | Sequence[Sequence[int]]) -> float:
+        """Exact cost of a solution in the units of the instance, whether or not it is feasible.
+
+        Args:
+            routes: Routes without the depot, or one tour, or one sequence in which the depot (0)
+                separates routes.
+        """
+        legs = [self._legs(route) for route in self.as_routes(routes)]
+        if not legs:
+            return 0.0
+        nodes = np.concatenate(legs, axis=1)  # [2, edges]
+        return self.edge_costs.total(nodes[0], nodes[1])
+
+    def objective(self, routes: Sequence[int] | Sequence[Sequence[int]]) -> float:
+        """What counts: the collected prizes if there are any (more is better), else the cost."""
+        if self.prizes is None:
+            return self.cost(routes)
+        visited = [node for route in self.as_routes(routes) for node in route]
+        return math.fsum(self.prizes[[0, *visited]])
+
+    def check(
+        self, routes: Sequence[int] | Sequence[Sequence[int]], tolerance: float = TOLERANCE
+    ) -> None:
+        """Raises :class:`InvalidSolutionError` unless a solution keeps all constraints.
+
+        Args:
+            routes: Solution, as for :meth:`cost`.
+            tolerance: Slack of loads, times and lengths, relative to their limits. The default
+                forgives rounding errors of float64 only. Environments grant about 1e-5, which
+                shows where distances are not rounded.
+        """
+        violation = find_violation(self, self.as_routes(routes), tolerance)
+        if violation is not None:
+            raise InvalidSolutionError(violation.rule_and_place, [0], 1)
+
+    def gap(self, value: float) -> float:
+        """How much worse a value is than the best-known one, relative to it (0.01 is 1 %).
+
+        Args:
+            value: As from :meth:`objective`.
+        """
+        if self.best_known is None:
+            raise ConfigError(
+                f"expected an instance with a best-known value, got none for {self.name}; "
+                "read it with solution= or best_known="
+            )
+        worse = value - self.best_known if self.prizes is None else self.best_known - value
+        return worse / abs(self.best_known) if worse else 0.0
+
+    @functools.cached_property
+    def best_known(self) -> float | None:
+        """Best-known value: published, else that of the best-known solution; None if unknown."""
+        if self.published is not None:
+            return self.published
+        found = self._read_solution()
+        if found is None:
+            return None
+        return self.objective(self._checked(found)) if found.value is None else found.value
+
+    @functools.cached_property
+    def best_solution(self) -> Routes | None:
+        """Best-known solution; None if there is none.
+
+        Raises:
+            FileFormatError: The file with the solution is damaged, or the solution breaks a
+                constraint.
+        """
+        found = self._read_solution()
+        return None if found is None else self._checked(found)
+
+    def _read_solution(self) -> Solution | None:
+        if self.solution is not None and self.source is not None:
+            return Solution(Source.read(self.source), self.solution, self.published)
+        if self.solution_file is None:
+            return None
+        return parse_solution(Source.read(self.solution_file), self)
+
+    def _checked(self, found: Solution) -> Routes:
+        found.require_valid(self)
+        return found.routes
+
+    # ---------------------------------------------------------------- the environment's view
+
+    def to_tensordict(self, normalize: bool) -> TensorDict:
+        """The instance for its environment, as a batch of one.
+
+        With `normalize`, coordinates are moved and scaled into the unit square by one factor for
+        both axes, costs and times are divided by :attr:`scale`, demands by the capacity, prizes by
+        the largest; float32, as policies want it. A matrix of costs is included only where
+        coordinates do not say enough: costs that are no Euclidean distances, or limits on times or
+        lengths, which rounding decides. Get values in original units from the routes:
+        `instance.objective(instance.actions_to_routes(actions))`.
+
+        Without, everything is in original units, with the matrix of costs, in float64: costs of the
+        environment are exact then, for classical solvers and for checks.
+
+        Args:
+            normalize: Whether to scale.
+        """
+        arrays = self.layout.to_arrays(self, normalize)
+        dtype = torch.float32 if normalize else torch.float64
+        tensors = {}
+        for key, value in arrays.items():
+            tensor = torch.from_numpy(np.array(value))  # a copy: the environment may keep it
+            tensors[key] = (tensor if tensor.dtype == torch.bool else tensor.to(dtype)).unsqueeze(0)
+        return TensorDict(tensors, batch_size=[1])
+
+    def actions_to_routes(self, actions: Tensor | Sequence[int]) -> Routes:
+        """Routes of a solution in the environment's encoding.
+
+        Args:
+            actions: `[T]` or `[1, T]`.
+        """
+        tensor = torch.as_tensor(actions)
+        if tensor.dim() == 2 and len(tensor) == 1:
+            tensor = tensor[0]
+        if tensor.dim() != 1:
+            raise ConfigError(
+                f"expected the actions of one solution, [T] or [1, T], got {list(tensor.shape)}; "
+                "pick one solution of a batch"
+            )
+        return self.as_routes(tensor.tolist())
+
+    def routes_to_actions(self, routes: Sequence[int] | Sequence[Sequence[int]]) -> Tensor:
+        """A solution in the environment's encoding: `[1, T]`, int64."""
+        actions: list[int] = []
+        for route in self.as_routes(routes):
+            actions += [*route, 0] if self.layout.returns else route
+        return torch.tensor([actions or [0]], dtype=torch.int64)
+
+    # ---------------------------------------------------------------- internals
+
+    def _legs(self, route: Sequence[int]) -> IntArray:
+        """Origins and destinations of a route `[2, edges]`, from the depot and back."""
+        nodes = np.array(route, dtype=np.int64)
+        outside = (nodes < 0) | (nodes >= self.num_nodes)
+        if outside.any():
+            raise ConfigError(
+                f"expected nodes 0 to {self.num_nodes - 1} of {self.name}, got {nodes[outside][0]}"
+            )
+        if not self.layout.has_depot:
+            return np.stack([nodes, np.roll(nodes, -1)])
+        home = nodes[:0] if self.open_routes else np.zeros(1, dtype=np.int64)
+        stops = np.concatenate([[0], nodes, home])
+        return np.stack([stops[:-1], stops[1:]])

@@ -1,0 +1,110 @@
+"""A text file being read: its lines, and errors that say where in it something is wrong."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import os
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from rl4co.core.errors import FileFormatError
+
+#: Remedies that fit many faults.
+TRUNCATED = "the file is truncated or damaged: get it again from its source"
+CORRECT = "correct the file"
+
+
+@dataclasses.dataclass(frozen=True)
+class Source:
+    """A file and its lines.
+
+    Attributes:
+        path: The file.
+        text: All of it.
+        lines: The lines without their ends; line 1 is `lines[0]`.
+    """
+
+    path: Path
+    text: str
+    lines: tuple[str, ...]
+
+    @classmethod
+    def read(cls, path: str | os.PathLike[str]) -> Source:
+        """Reads a file as text (UTF-8, else Latin-1, which old benchmark files are written in)."""
+        file = Path(path)
+        if not file.is_file():
+            raise FileNotFoundError(f"expected a file, got no such file: {file}; check the path")
+        content = file.read_bytes()
+        try:
+            text = content.decode("utf-8-sig")
+        except UnicodeDecodeError:
+            text = content.decode("latin-1")
+        source = cls(file, text, tuple(text.splitlines()))
+        if "\0" in text:
+            raise source.fault("a text file", "binary data", "give a file in one of the formats")
+        if not text.strip():
+            raise source.fault("an instance or a solution", "an empty file", TRUNCATED)
+        return source
+
+    def fault(
+        self,
+        expected: str,
+        got: object,
+        remedy: str,
+        *,
+        line: int | None = None,
+        section: str | None = None,
+    ) -> FileFormatError:
+        """The error for a fault of this file.
+
+        Args:
+            expected: What should be there.
+            got: What is there.
+            remedy: What to do.
+            line: Number of the line, from 1.
+            section: Name of the section or key.
+        """
+        places = [str(self.path)]
+        places += [f"line {line}"] if line is not None else []
+        places += [str(section)] if section is not None else []
+        return FileFormatError(f"{', '.join(places)}: expected {expected}, got {got}; {remedy}")
+
+    def numbers(self, tokens: Sequence[str], line: int, section: str | None = None) -> list[float]:
+        """Finite numbers from the words of one line."""
+        try:
+            values = [float(token) for token in tokens]
+        except ValueError:
+            values = []
+        # Python reads `1_000`, `nan` and `inf` as numbers; no format does.
+        if len(values) != len(tokens) or "_" in "".join(tokens):
+            wrong = next(token for token in tokens if not is_number(token))
+            raise self.fault("numbers", repr(_cut(wrong)), CORRECT, line=line, section=section)
+        if not all(map(math.isfinite, values)):
+            wrong = next(
+                token for token, x in zip(tokens, values, strict=True) if not math.isfinite(x)
+            )
+            raise self.fault("finite numbers", repr(wrong), CORRECT, line=line, section=section)
+        return values
+
+    def integers(self, tokens: Sequence[str], line: int, section: str | None = None) -> list[int]:
+        """Whole numbers from the words of one line."""
+        values = self.numbers(tokens, line, section)
+        for token, value in zip(tokens, values, strict=True):
+            if value != int(value):
+                raise self.fault("whole numbers", repr(token), CORRECT, line=line, section=section)
+        return [int(value) for value in values]
+
+
+def is_number(token: str) -> bool:
+    """Whether a word is a number in any of the formats."""
+    try:
+        float(token)
+    except ValueError:
+        return False
+    return "_" not in token
+
+
+def _cut(text: str, length: int = 60) -> str:
+    return text if len(text) <= length else f"{text[:length]}..."

@@ -1,0 +1,85 @@
+"""The hooks of a problem: what the author of an environment writes.
+
+All are pure functions on a mapping of tensors (`State`), work for any number of leading batch axes
+`*B` and never synchronise with the host. :class:`rl4co.envs.base.RL4COEnvBase` calls them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from torch import Tensor
+
+from rl4co.core.errors import UnsupportedError
+
+if TYPE_CHECKING:
+    from rl4co.envs.generator import Generator
+
+State = dict[str, Tensor]
+
+
+class ProblemHooks:
+    """What a problem is made of; the last four methods are optional capabilities."""
+
+    name: ClassVar[str]
+    generator_cls: ClassVar[type[Generator]]
+    #: Keys of an instance with the axes of one instance, e.g. `{"locs": "n 2", "prize": "n+1"}`.
+    instance_shapes: ClassVar[Mapping[str, str]]
+    #: Keys that an instance may have on top.
+    optional_shapes: ClassVar[Mapping[str, str]] = {}
+    #: Optional key → required keys that it can stand in for (a matrix for coordinates, say).
+    substitutes: ClassVar[Mapping[str, tuple[str, ...]]] = {}
+
+    def _init_state(self, instance: State) -> State:
+        """Initial state of an instance; the base adds `action_mask`, `done` and `reward`."""
+        raise NotImplementedError
+
+    def _transition(self, state: State, action: Tensor) -> State:
+        """The keys that change when `action [*B]` is taken, `done [*B, 1]` among them."""
+        raise NotImplementedError
+
+    def _action_mask(self, state: State) -> Tensor:
+        """Allowed actions `[*B, N]`; once finished, only such that change nothing."""
+        raise NotImplementedError
+
+    def _objective(self, state: State, actions: Tensor) -> Tensor:
+        """Reward `[*B]` of complete solutions `actions [*B, T]`."""
+        raise NotImplementedError
+
+    def _violations(self, state: State, actions: Tensor) -> dict[str, Tensor]:
+        """Constraint → `[*B]`, True where a solution violates it. Must not consult the mask."""
+        raise NotImplementedError
+
+    def _instance_faults(self, instance: State) -> dict[str, Tensor]:
+        """Rule → `[*B]`, True where an instance breaks it (shapes and NaN are checked already)."""
+        return {}
+
+    def _step_reward(self, state: State, action: Tensor, changes: State) -> Tensor | None:
+        """Reward `[*B, 1]` of one step for problems with dense rewards; None = at the end only."""
+        return None
+
+    def step_bounds(self, state: State) -> tuple[int, int]:
+        """Fewest and most steps of a whole solution; equal if the number is known in advance."""
+        raise NotImplementedError
+
+    def _start_actions(self, state: State, num_starts: int) -> Tensor:
+        """The first `num_starts` distinct feasible first actions `[*B, S]`."""
+        raise UnsupportedError(f"{self.name} has no multi-start; use sampling instead")
+
+    def _start_prefix(self, state: State) -> Tensor | None:
+        """Actions `[*B, K]` that every solution begins with, before the start; None if there are
+        none."""
+        return None
+
+    def _count_starts(self, state: State) -> int:
+        """Number of distinct first actions that :meth:`_start_actions` offers."""
+        raise UnsupportedError(f"{self.name} has no multi-start; use sampling instead")
+
+    def _local_search(self, state: State, actions: Tensor, **options: Any) -> Tensor:
+        """Improved solutions `[*B, T']`."""
+        raise UnsupportedError(f"{self.name} has no local search")
+
+    def _render(self, state: State, actions: Tensor | None, **options: Any) -> Any:
+        """Figure of a single instance (no batch axis)."""
+        raise UnsupportedError(f"{self.name} cannot be rendered")

@@ -1,0 +1,51 @@
+"""Picture of one CVRPMVC instance: the CVRP's, with the number of vehicles in the title."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rl4co.envs.rendering import as_path, count_of, format_cost, path_cost, split_routes
+from rl4co.envs.routing.cvrp.render import render as render_cvrp
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from torch import Tensor
+
+
+def render(
+    state: Mapping[str, Tensor],
+    actions: Tensor | None = None,
+    ax: Axes | None = None,
+    *,
+    title: str | None = None,
+    **options: Any,
+) -> Figure:
+    """Draws the depot, customers that grow with their demand, and coloured routes.
+
+    Args:
+        state: Single instance, see the CVRP, with `max_vehicle [1]`.
+        actions: Visited nodes `[T]`, 0 is the depot; None for the instance alone.
+        ax: Axes to draw on; a new figure if None.
+        title: Replaces the title, which gives the number of customers and vehicles and the cost.
+        options: See :func:`rl4co.envs.routing.cvrp.render.render`.
+
+    Returns:
+        The figure.
+    """
+    heading = _heading(state, actions) if title is None else title
+    return render_cvrp(state, actions, ax, title=heading, **options)
+
+
+def _heading(state: Mapping[str, Tensor], actions: Tensor | None) -> str:
+    """Such as 20 customers · 5 of 6 vehicles · cost 6.100."""
+    customers = count_of(len(state["demand"]) - 1, "customer")
+    vehicles = count_of(int(state["max_vehicle"]), "vehicle")
+    if actions is None:
+        return f"{customers} · {vehicles}"
+    routes = split_routes(as_path(actions))
+    walk = np.concatenate([[0], *[np.append(route, 0) for route in routes]])
+    return f"{customers} · {len(routes)} of {vehicles} · cost {format_cost(path_cost(state, walk))}"

@@ -1,0 +1,77 @@
+"""Instances of the multiple travelling salesman problem."""
+
+from __future__ import annotations
+
+from numbers import Integral
+from typing import Any
+
+import torch
+
+from tensordict import TensorDict
+from torch.distributions import Distribution
+
+from rl4co.core.errors import ConfigError
+from rl4co.envs.distributions import DistributionLike, Sampler, SamplerSpec, build_samplers
+from rl4co.envs.generator import Generator, check_interval, check_num_loc
+
+
+class MTSPGenerator(Generator):
+    """Nodes drawn from one distribution, the first of which is the depot, and a number of agents.
+
+    Args:
+        num_loc: Number of nodes, the depot included; at least 2.
+        min_loc: Smallest coordinate.
+        max_loc: Largest coordinate; named distributions are clipped to `[min_loc, max_loc]`.
+        loc_distribution: Distribution of the coordinates, see
+            :func:`~rl4co.envs.distributions.get_sampler`.
+        min_num_agents: Smallest number of agents.
+        max_num_agents: Largest number of agents, included; each instance gets its own.
+        loc_sampler: Ready-made sampler instead of `loc_distribution`.
+        loc_kwargs: Options of the distribution, e.g. `loc_mean`, `loc_std` or `n_cluster`.
+
+    Returns:
+        `locs [*B, num_loc, 2]`, `num_agents [*B]`.
+    """
+
+    def __init__(
+        self,
+        num_loc: int = 20,
+        min_loc: float = 0.0,
+        max_loc: float = 1.0,
+        loc_distribution: DistributionLike = "uniform",
+        min_num_agents: int = 5,
+        max_num_agents: int = 5,
+        loc_sampler: Sampler | Distribution | None = None,
+        **loc_kwargs: Any,
+    ) -> None:
+        self.num_loc = check_num_loc(num_loc)
+        if num_loc < 2:
+            raise ConfigError(
+                f"expected num_loc of at least 2, the depot and a customer, got {num_loc}"
+            )
+        check_interval("loc", min_loc, max_loc)
+        self.min_loc, self.max_loc = min_loc, max_loc
+        for name, value in (("min", min_num_agents), ("max", max_num_agents)):
+            if not isinstance(value, Integral) or value < 1:
+                raise ConfigError(
+                    f"expected {name}_num_agents to be an integer >= 1, got {value!r}"
+                )
+        if min_num_agents > max_num_agents:
+            raise ConfigError(
+                f"expected min_num_agents <= max_num_agents, got {min_num_agents} and "
+                f"{max_num_agents}"
+            )
+        self.min_num_agents, self.max_num_agents = min_num_agents, max_num_agents
+        loc = SamplerSpec(loc_distribution, min_loc, max_loc, clip=True, sampler=loc_sampler)
+        self.loc_sampler = build_samplers(loc_kwargs, loc=loc)["loc"]
+
+    def _generate(self, batch_size: torch.Size, rng: torch.Generator | None) -> TensorDict:
+        locs = self.loc_sampler.sample(torch.Size((*batch_size, self.num_loc, 2)), rng)
+        num_agents = torch.randint(
+            self.min_num_agents,
+            self.max_num_agents + 1,
+            batch_size,
+            generator=rng,
+            device=None if rng is None else rng.device,
+        )
+        return TensorDict({"locs": locs, "num_agents": num_agents}, batch_size=batch_size)

@@ -1,0 +1,71 @@
+"""Distances and travel times between nodes: by a matrix if the instance has one, else Euclidean."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+
+from torch import Tensor
+
+from rl4co.core.ops import get_leg_costs
+
+
+def columns_apart(instance: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """`{"locs": [*B, N, 2]}` with all x before all y in memory; empty without coordinates.
+
+    The values and the shape are the same; what every step reads, x and y alone, is contiguous.
+    """
+    if "locs" not in instance:
+        return {}
+    return {"locs": instance["locs"].transpose(-1, -2).contiguous().transpose(-1, -2)}
+
+
+def legs_from(state: Mapping[str, Tensor], node: Tensor, matrix: str = "cost_matrix") -> Tensor:
+    """Distances from one node to all.
+
+    Args:
+        state: With `locs [*B, N, 2]` or a matrix `[*B, N, N]`.
+        node: `[*B]`.
+        matrix: Key of the matrix.
+
+    Returns:
+        `[*B, N]`.
+    """
+    if matrix in state:
+        table = state[matrix]
+        row = node[..., None, None].expand(*node.shape, 1, table.shape[-1])  # [*B, 1, N]
+        return table.gather(-2, row).squeeze(-2)
+    x, y = state["locs"].unbind(-1)  # [*B, N] each
+    here = node.unsqueeze(-1)  # [*B, 1]
+    return _hypotenuse(x - x.gather(-1, here), y - y.gather(-1, here))
+
+
+def legs_to_depot(state: Mapping[str, Tensor], matrix: str = "cost_matrix") -> Tensor:
+    """Distances from all nodes to the depot `[*B, N]`."""
+    if matrix in state:
+        return state[matrix][..., 0]
+    x, y = state["locs"].unbind(-1)  # [*B, N] each
+    return _hypotenuse(x - x[..., :1], y - y[..., :1])
+
+
+def legs_along(
+    state: Mapping[str, Tensor], actions: Tensor, matrix: str = "cost_matrix"
+) -> tuple[Tensor, Tensor]:
+    """Legs of a solution, from the depot to the first node and back from the last.
+
+    Returns:
+        Distances and destinations, `[*B, T + 1]` each.
+    """
+    depot = torch.zeros_like(actions[..., :1])
+    path = torch.cat([depot, actions, depot], -1)  # [*B, T + 2]
+    origin, destination = path[..., :-1], path[..., 1:]
+    if matrix in state:
+        return get_leg_costs(state[matrix], origin, destination), destination
+    dx, dy = (x.gather(-1, path).diff(dim=-1) for x in state["locs"].unbind(-1))
+    return _hypotenuse(dx, dy), destination
+
+
+def _hypotenuse(dx: Tensor, dy: Tensor) -> Tensor:
+    """Several times faster on a CPU than the norm over an axis of two."""
+    return torch.addcmul(dx * dx, dy, dy).sqrt()

@@ -1,0 +1,82 @@
+"""Picture of one prize collecting instance, with its tour or without."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from rl4co.envs.rendering import (
+    ACCENT,
+    MUTED,
+    as_path,
+    count_of,
+    draw_title,
+    format_cost,
+    node_coordinates,
+    path_cost,
+    root_figure,
+)
+from rl4co.envs.routing.op.render import depot_walk, draw_partial_tour
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from torch import Tensor
+
+
+def render(
+    state: Mapping[str, Tensor],
+    actions: Tensor | None = None,
+    ax: Axes | None = None,
+    *,
+    title: str | None = None,
+    numbers: bool | None = None,
+) -> Figure:
+    """Draws the depot, customers that grow with their expected prize, and the tour.
+
+    Customers that the tour leaves out are grey, the redder the larger their penalty.
+
+    Args:
+        state: Single instance: `locs [N, 2]` with the depot first, or `cost_matrix [N, N]` alone,
+            which is laid out by multidimensional scaling; `expected_prize [N]`, `real_prize [N]`,
+            `penalty [N]`, `prize_required [1]`.
+        actions: Visited nodes `[T]`, 0 is the depot; None for the instance alone.
+        ax: Axes to draw on; a new figure if None.
+        title: Replaces the title, which gives the cost.
+        numbers: Write customer indices; None means up to 30 customers.
+
+    Returns:
+        The figure.
+    """
+    points, note = node_coordinates(state)
+    expected, real, penalty = (
+        state[key].detach().cpu().double().numpy()
+        for key in ("expected_prize", "real_prize", "penalty")
+    )  # [N] each
+    required = float(state["prize_required"].reshape(-1)[0])
+    walk = None if actions is None else depot_walk(as_path(actions))
+    ax = draw_partial_tour(ax, points, expected, walk, _penalty_colors(penalty), numbers=numbers)
+    heading = f"{count_of(len(points) - 1, 'customer')} · prize {required:g} required"
+    if walk is not None:
+        visited = np.unique(walk)
+        length, left = path_cost(state, walk), penalty.sum() - penalty[visited].sum()
+        heading = f"{np.count_nonzero(visited)} of {count_of(len(points) - 1, 'customer')}"
+        heading += f" · cost {format_cost(length + left)}"
+        details = (
+            f"length {format_cost(length)} + penalties {format_cost(left)} · "
+            f"prize {format_cost(real[visited].sum())} of {required:g}"
+        )
+        note = details if note is None else f"{details} · {note}"
+    draw_title(ax, heading if title is None else title, note)
+    return root_figure(ax)
+
+
+def _penalty_colors(penalty: np.ndarray) -> list[str]:
+    """From grey to red with the penalty `[N]`."""
+    from matplotlib.colors import to_hex, to_rgb
+
+    share = (penalty / max(float(penalty.max(initial=0.0)), 1e-12))[:, None]  # [N, 1]
+    mixed = (1 - share) * np.array(to_rgb(MUTED)) + share * np.array(to_rgb(ACCENT))  # [N, 3]
+    return [to_hex(color) for color in mixed]

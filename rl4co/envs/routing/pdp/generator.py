@@ -1,0 +1,87 @@
+"""Instances of the pickup and delivery problem."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, get_args
+
+import torch
+
+from tensordict import TensorDict
+from torch.distributions import Distribution
+
+from rl4co.core.errors import ConfigError, UnknownNameError
+from rl4co.envs.distributions import DistributionLike, Sampler, SamplerSpec, build_samplers
+from rl4co.envs.generator import (
+    Generator,
+    check_interval,
+    check_num_loc,
+    depot_spec,
+    sample_locs_and_depot,
+)
+
+InitSolType = Literal["random", "greedy"]
+
+
+class PDPGenerator(Generator):
+    """Pickups, their deliveries, and a depot.
+
+    The first half of `locs` are pickups; the delivery of pickup j is `locs[j + num_loc / 2]`.
+
+    Args:
+        num_loc: Number of pickups and deliveries together, an even number (the depot comes on top).
+        min_loc: Smallest coordinate.
+        max_loc: Largest coordinate; named distributions are clipped to `[min_loc, max_loc]`.
+        init_sol_type: How improvement methods start: from a random or a nearest-neighbour tour.
+        loc_distribution: Distribution of the pickups' and deliveries' coordinates, see
+            :func:`~rl4co.envs.distributions.get_sampler`.
+        depot_distribution: Distribution of the depot's coordinates; None draws the depot together
+            with the other nodes.
+        loc_sampler: Ready-made sampler instead of `loc_distribution`.
+        depot_sampler: Ready-made sampler instead of `depot_distribution`.
+        sampler_kwargs: Options of the distributions, e.g. `loc_mean`, `n_cluster`.
+
+    Returns:
+        `locs [*B, num_loc, 2]`, `depot [*B, 2]`.
+    """
+
+    def __init__(
+        self,
+        num_loc: int = 20,
+        min_loc: float = 0.0,
+        max_loc: float = 1.0,
+        init_sol_type: InitSolType = "random",
+        loc_distribution: DistributionLike = "uniform",
+        depot_distribution: DistributionLike | None = None,
+        loc_sampler: Sampler | Distribution | None = None,
+        depot_sampler: Sampler | Distribution | None = None,
+        **sampler_kwargs: Any,
+    ) -> None:
+        self.num_loc = check_even_num_loc(num_loc)
+        check_interval("loc", min_loc, max_loc)
+        self.min_loc, self.max_loc = min_loc, max_loc
+        if init_sol_type not in get_args(InitSolType):
+            raise UnknownNameError("initial solution type", init_sol_type, get_args(InitSolType))
+        self.init_sol_type = init_sol_type
+        samplers = build_samplers(
+            sampler_kwargs,
+            loc=SamplerSpec(loc_distribution, min_loc, max_loc, clip=True, sampler=loc_sampler),
+            depot=depot_spec(depot_distribution, min_loc, max_loc, depot_sampler),
+        )
+        self.loc_sampler = samplers["loc"]
+        self.depot_sampler = samplers.get("depot")
+
+    def _generate(self, batch_size: torch.Size, rng: torch.Generator | None) -> TensorDict:
+        locs, depot = sample_locs_and_depot(
+            batch_size, self.num_loc, self.loc_sampler, self.depot_sampler, rng
+        )
+        return TensorDict({"locs": locs, "depot": depot}, batch_size=batch_size)
+
+
+def check_even_num_loc(num_loc: int) -> int:
+    """`num_loc` if it is a positive even integer: half pickups, half deliveries."""
+    if check_num_loc(num_loc) % 2:
+        raise ConfigError(
+            f"expected an even num_loc, half pickups and half deliveries, got {num_loc}; "
+            f"use {num_loc + 1}"
+        )
+    return num_loc

@@ -1,0 +1,118 @@
+"""Split Delivery Vehicle Routing Problem."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from torch import Tensor
+
+from rl4co.core.errors import UnsupportedError
+from rl4co.core.registry import ENVS
+from rl4co.envs.base import State
+from rl4co.envs.routing._parts import allowed_customers
+from rl4co.envs.routing.cvrp.env import CAPACITY_TOLERANCE, CVRPEnv
+from rl4co.envs.routing.sdvrp.generator import CVRPGenerator
+
+
+@ENVS.register("sdvrp")
+class SDVRPEnv(CVRPEnv):
+    """Split Delivery VRP: cheapest routes that serve every customer, several vehicles if need be.
+
+    Instances are those of the :class:`CVRPEnv`. A vehicle delivers at each visit what the customer
+    still needs or, if that is less, all that it has left; the rest is for another visit. Customers
+    without demand are not visited.
+
+    State:
+        | key | dtype | shape | meaning |
+        |---|---|---|---|
+        | `locs` | float32 | `[*B, N, 2]` | coordinates, depot first |
+        | `demand` | float32 | `[*B, N]` | demand, 0 for the depot |
+        | `remaining_demand` | float32 | `[*B, N]` | what is still to be delivered, depot 0 |
+        | `capacity` | float32 | `[*B, 1]` | capacity in the original units |
+        | `vehicle_capacity` | float32 | `[*B, 1]` | capacity in the units of `demand` |
+        | `used_capacity` | float32 | `[*B, 1]` | delivered on the current route |
+        | `current_node` | int64 | `[*B]` | last node visited (starts at the depot, 0) |
+        | `i` | int64 | `[*B, 1]` | number of steps taken |
+        | `action_mask` | bool | `[*B, N]` | who can be served; the depot where it makes sense |
+
+    Constraints:
+        Every customer gets its demand; a vehicle delivers no more than its capacity on a route.
+
+    Finish condition:
+        Nothing is left to deliver; finished instances go to the depot and stay there.
+
+    Reward:
+        Minus the total length of all routes, $-\\sum_{t=0}^{T} d(a_{t-1}, a_t)$ with
+        $a_{-1} = a_T = 0$.
+
+    Paper: Kool et al. (2019), https://arxiv.org/abs/1803.08475
+
+    Args:
+        capacity_tolerance: Remainders of a demand, and of the room in a vehicle, below this share
+            of the capacity count as nothing. 0 compares in plain float32, as the code of Kool et
+            al. does, and so sends vehicles to deliver remainders that are mere rounding.
+        kwargs: See :class:`~rl4co.envs.base.RL4COEnvBase`.
+    """
+
+    name = "sdvrp"
+    generator_cls = CVRPGenerator
+
+    def _init_state(self, instance: State) -> State:
+        state = super()._init_state(instance)
+        del state["visited"]
+        return {**state, "remaining_demand": state["demand"]}
+
+    def _transition(self, state: State, action: Tensor) -> State:
+        node = action.unsqueeze(-1)  # [*B, 1]
+        capacity, used = state["vehicle_capacity"], state["used_capacity"]
+        room = (capacity - used).clamp_min(0.0)
+        needed = state["remaining_demand"].gather(-1, node)
+        rest = needed - room
+        # In this order an empty vehicle serves all demands that the check of instances lets pass.
+        is_left = rest > capacity * (1.0 + self.capacity_tolerance) - capacity
+        remaining = state["remaining_demand"].scatter(-1, node, rest * is_left)
+        return {
+            "remaining_demand": remaining,
+            "used_capacity": torch.where(is_left, capacity, used + needed) * (node != 0),
+            "current_node": action,
+            "done": remaining.sum(-1, keepdim=True) == 0,
+        }
+
+    def _forbidden(self, state: State) -> Tensor:
+        full = state["used_capacity"] >= state["vehicle_capacity"] * (1.0 - self.capacity_tolerance)
+        return (state["remaining_demand"] == 0) | full
+
+    def _violations(self, state: State, actions: Tensor) -> dict[str, Tensor]:
+        capacity = state["vehicle_capacity"].double()  # [*B, 1]
+        # Twice the tolerance of the mask, whose float32 threshold is not exact.
+        negligible = capacity * 2.0 * max(self.capacity_tolerance, CAPACITY_TOLERANCE)
+        needs, room = state["demand"].double(), capacity
+        for node in actions.split(1, -1):  # [*B, 1] each; what is delivered depends on all before
+            needed = needs.gather(-1, node)
+            rest = (needed - room).clamp_min(0.0)
+            needs = needs.scatter(-1, node, rest * (rest > negligible))
+            room = torch.where(node == 0, capacity, (room - needed).clamp_min(0.0))
+        return {"every demand is delivered": (needs > 0).any(-1)}
+
+    def step_bounds(self, state: State) -> tuple[int, int]:
+        """From no demand at all to n routes, all but the last of two visits.
+
+        A vehicle serves its first customer in full, so there are n routes at most. It leaves a rest
+        at one visit at most, the last one of its route, and at none on the last route.
+        """
+        num_customers = state["demand"].shape[-1] - 1
+        return 1, 3 * num_customers - 2
+
+    def _start_actions(self, state: State, num_starts: int) -> Tensor:
+        # Customers without demand are no starts; the others take their turn.
+        return allowed_customers(state["action_mask"], num_starts)
+
+    def _local_search(self, state: State, actions: Tensor, **options: Any) -> Tensor:
+        raise UnsupportedError(f"{self.name} has no local search")
+
+    def _render(self, state: State, actions: Tensor | None, **options: Any) -> Any:
+        from rl4co.envs.routing.sdvrp.render import render
+
+        return render(state, actions, **options)

@@ -1,0 +1,60 @@
+"""Stochastic Prize Collecting Travelling Salesman Problem."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from rl4co.core.registry import ENVS
+from rl4co.envs.base import State
+from rl4co.envs.routing.pctsp.env import ENOUGH_PRIZE, PCTSPEnv
+from rl4co.envs.routing.spctsp.generator import PCTSPGenerator
+
+
+@ENVS.register("spctsp")
+class SPCTSPEnv(PCTSPEnv):
+    """Stochastic Prize Collecting TSP: a customer's prize is known once it has been visited.
+
+    Instances, state and reward are those of the :class:`PCTSPEnv`. In advance only the expected
+    prize is known, `deterministic_prize [n]`; a visit earns `stochastic_prize [n]`. A policy may
+    look at `expected_prize` and at what has been collected, never at `real_prize`.
+
+    State:
+        | key | dtype | shape | meaning |
+        |---|---|---|---|
+        | `locs` | float32 | `[*B, N, 2]` | coordinates, depot first |
+        | `expected_prize` | float32 | `[*B, N]` | prize known in advance, 0 for the depot |
+        | `real_prize` | float32 | `[*B, N]` | prize that a visit earns, 0 for the depot |
+        | `penalty` | float32 | `[*B, N]` | cost of leaving a customer out, 0 for the depot |
+        | `prize_required` | float32 | `[*B, 1]` | prize that a tour must collect |
+        | `cur_total_prize` | float32 | `[*B, 1]` | prize collected so far |
+        | `visited` | bool | `[*B, N]` | nodes visited so far |
+        | `current_node` | int64 | `[*B]` | last node visited (starts at the depot, 0) |
+        | `i` | int64 | `[*B, 1]` | number of steps taken |
+        | `action_mask` | bool | `[*B, N]` | unvisited customers; the depot with enough prize |
+
+    Constraints:
+        No customer is visited twice; the tour ends with the return to the depot; it collects
+        `prize_required`, or visits every customer: real prizes may not add up to it.
+
+    Finish condition:
+        The return to the depot; finished instances stay there.
+
+    Reward:
+        Minus the length of the tour and the penalties of the customers that it leaves out.
+
+    Paper: Kool et al. (2019), https://arxiv.org/abs/1803.08475
+
+    Args:
+        prize_tolerance: See :class:`PCTSPEnv`.
+        kwargs: See :class:`~rl4co.envs.base.RL4COEnvBase`.
+    """
+
+    name = "spctsp"
+    generator_cls = PCTSPGenerator
+    prize_key = "stochastic_prize"
+    substitutes = {"cost_matrix": ("locs", "depot")}
+
+    def _instance_faults(self, instance: State) -> dict[str, Tensor]:
+        faults = super()._instance_faults(instance)
+        del faults[ENOUGH_PRIZE]  # who knows; visiting every customer is always enough
+        return faults

@@ -1,0 +1,108 @@
+"""Instances of the skill vehicle routing problem."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from tensordict import TensorDict
+from torch.distributions import Distribution
+
+from rl4co.core.errors import ConfigError
+from rl4co.envs.distributions import (
+    DistributionLike,
+    Sampler,
+    SamplerSpec,
+    UniformSampler,
+    build_samplers,
+)
+from rl4co.envs.generator import (
+    Generator,
+    check_interval,
+    check_num_loc,
+    depot_spec,
+    sample_locs_and_depot,
+)
+
+
+class SVRPGenerator(Generator):
+    """Technicians with skills, and customers that ask for some skill.
+
+    The skills of technicians are uniform and sorted; those asked for are uniform between 0 and the
+    best technician's.
+
+    Args:
+        num_loc: Number of customers (the depot comes on top).
+        min_loc: Smallest coordinate.
+        max_loc: Largest coordinate; named distributions are clipped to `[min_loc, max_loc]`.
+        loc_distribution: Distribution of the customers' coordinates, see
+            :func:`~rl4co.envs.distributions.get_sampler`.
+        depot_distribution: Distribution of the depot's coordinates; None draws the depot together
+            with the customers.
+        min_skill: Smallest skill of a technician.
+        max_skill: Largest skill of a technician.
+        tech_costs: Cost of a unit of length for each technician, the least skilled first; their
+            number is the number of technicians.
+        loc_sampler: Ready-made sampler instead of `loc_distribution`.
+        depot_sampler: Ready-made sampler instead of `depot_distribution`.
+        sampler_kwargs: Options of the distributions, e.g. `loc_mean`, `n_cluster`.
+
+    Returns:
+        `locs [*B, num_loc, 2]`, `depot [*B, 2]`, `techs [*B, t, 1]`, `skills [*B, num_loc, 1]`,
+        `tech_costs [*B, t]`.
+    """
+
+    def __init__(
+        self,
+        num_loc: int = 20,
+        min_loc: float = 0.0,
+        max_loc: float = 1.0,
+        loc_distribution: DistributionLike = "uniform",
+        depot_distribution: DistributionLike | None = None,
+        min_skill: float = 1.0,
+        max_skill: float = 10.0,
+        tech_costs: Sequence[float] = (1, 2, 3),
+        loc_sampler: Sampler | Distribution | None = None,
+        depot_sampler: Sampler | Distribution | None = None,
+        **sampler_kwargs: Any,
+    ) -> None:
+        self.num_loc = check_num_loc(num_loc)
+        check_interval("loc", min_loc, max_loc)
+        check_interval("skill", min_skill, max_skill)
+        if min_skill < 0:
+            raise ConfigError(f"expected min_skill >= 0, got {min_skill!r}")
+        self.min_loc, self.max_loc = min_loc, max_loc
+        self.min_skill, self.max_skill = min_skill, max_skill
+        self.tech_costs = tuple(float(cost) for cost in tech_costs)
+        if not self.tech_costs or min(self.tech_costs) < 0 or max(self.tech_costs) == 0:
+            raise ConfigError(
+                "expected tech_costs of one technician or more, none negative and not all 0, "
+                f"got {tech_costs!r}"
+            )
+        samplers = build_samplers(
+            sampler_kwargs,
+            loc=SamplerSpec(loc_distribution, min_loc, max_loc, clip=True, sampler=loc_sampler),
+            depot=depot_spec(depot_distribution, min_loc, max_loc, depot_sampler),
+        )
+        self.loc_sampler = samplers["loc"]
+        self.depot_sampler = samplers.get("depot")
+
+    def _generate(self, batch_size: torch.Size, rng: torch.Generator | None) -> TensorDict:
+        locs, depot = sample_locs_and_depot(
+            batch_size, self.num_loc, self.loc_sampler, self.depot_sampler, rng
+        )
+        num_techs = len(self.tech_costs)
+        technician = UniformSampler(low=self.min_skill, high=self.max_skill)
+        techs = technician.sample(torch.Size((*batch_size, num_techs, 1)), rng).sort(-2).values
+        asked = UniformSampler().sample(torch.Size((*batch_size, self.num_loc, 1)), rng)
+        costs = torch.tensor(self.tech_costs, device=techs.device)
+        instance = {
+            "locs": locs,
+            "depot": depot,
+            "techs": techs,
+            "skills": asked * techs[..., -1:, :],  # [*B, n, 1], at most the best technician's
+            "tech_costs": costs.expand(*batch_size, num_techs).clone(),  # [*B, t]
+        }
+        return TensorDict(instance, batch_size=batch_size)

@@ -1,0 +1,69 @@
+"""CVRPTW embeddings: the CVRP's with time windows, service times and the time of day.
+
+Lengths and times are divided by the time at which the depot closes, so that the unit of an
+instance makes no difference and distances remain comparable with times.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+
+from torch import Tensor, nn
+
+from rl4co.core.registry import EMBEDDINGS
+from rl4co.models.embeddings import (
+    ContextEmbedding,
+    EmbeddingConfig,
+    EnvEmbeddings,
+    coordinates,
+)
+
+
+class CVRPTWInitEmbedding(nn.Module):
+    """One linear map for the depot (x, y), one for customers: state → `[B, N, D]`.
+
+    Customers have x, y, demand, both ends of the time window and the service time.
+    """
+
+    def __init__(self, embed_dim: int, linear_bias: bool = True) -> None:
+        super().__init__()
+        self.init_embed = nn.Linear(6, embed_dim, linear_bias)
+        self.init_embed_depot = nn.Linear(2, embed_dim, linear_bias)
+
+    def forward(self, state: Mapping[str, Tensor]) -> Tensor:
+        """Node embeddings, depot first."""
+        horizon = state["horizon"]  # [B, 1]
+        locs = coordinates(state, "cvrptw") / horizon.unsqueeze(-1)  # [B, N, 2]
+        demand = (state["demand"] / state["vehicle_capacity"]).unsqueeze(-1)  # [B, N, 1]
+        windows = state["time_windows"] / horizon.unsqueeze(-1)  # [B, N, 2]
+        service = (state["durations"] / horizon).unsqueeze(-1)  # [B, N, 1]
+        customers = torch.cat([locs, demand, windows, service], -1)[:, 1:]  # [B, N - 1, 6]
+        return torch.cat([self.init_embed_depot(locs[:, :1]), self.init_embed(customers)], 1)
+
+
+class CVRPTWContext(ContextEmbedding):
+    """Query from the last node, the free capacity and the time.
+
+    $$q = W [h_{a_{t-1}}, 1 - \\text{used}, \\tau]$$
+    """
+
+    state_keys = ("current_node", "used_capacity", "vehicle_capacity", "current_time", "horizon")
+
+    def __init__(self, embed_dim: int) -> None:
+        super().__init__(embed_dim, num_nodes=1, num_features=2)
+
+    def features(self, state: Mapping[str, Tensor]) -> Tensor:
+        """Free share of the vehicle and past share of the day `[B, Q, 2]`."""
+        free = 1.0 - state["used_capacity"] / state["vehicle_capacity"]  # [B, Q, 1]
+        return torch.cat([free, state["current_time"] / state["horizon"]], -1)
+
+
+@EMBEDDINGS.register("cvrptw")
+def cvrptw_embeddings(config: EmbeddingConfig) -> EnvEmbeddings:
+    """Init and context embeddings of the CVRPTW."""
+    return EnvEmbeddings(
+        init=CVRPTWInitEmbedding(config.embed_dim, config.linear_bias),
+        context=CVRPTWContext(config.embed_dim),
+    )

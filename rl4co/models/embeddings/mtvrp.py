@@ -1,0 +1,93 @@
+"""MTVRP embeddings: all node attributes in; last node, loads, time and length as context."""
+
+from __future__ import annotations
+
+import math
+
+from collections.abc import Mapping
+
+import torch
+
+from torch import Tensor, nn
+
+from rl4co.core.registry import EMBEDDINGS
+from rl4co.models.embeddings import (
+    ContextEmbedding,
+    EmbeddingConfig,
+    EnvEmbeddings,
+    coordinates,
+)
+
+
+class MTVRPInitEmbedding(nn.Module):
+    """One linear map for the depot, one for customers: state → `[B, N, D]`.
+
+    A customer is (x, y, linehaul, backhaul, opening, closing, service), with a time window of
+    (0, 0) where there is none.
+    """
+
+    def __init__(self, embed_dim: int, linear_bias: bool = True) -> None:
+        super().__init__()
+        self.init_embed = nn.Linear(7, embed_dim, linear_bias)
+        self.init_embed_depot = nn.Linear(2, embed_dim, linear_bias)
+
+    def forward(self, state: Mapping[str, Tensor]) -> Tensor:
+        """Node embeddings, depot first."""
+        locs = coordinates(state, "mtvrp")
+        demands = torch.stack([state["demand_linehaul"], state["demand_backhaul"]], -1)
+        demands = demands / state["vehicle_capacity"].unsqueeze(-1)  # [B, N, 2]
+        windows = _finite(state["time_windows"])  # [B, N, 2]
+        service = state["service_time"].unsqueeze(-1)  # [B, N, 1]
+        customers = torch.cat([locs, demands, windows, service], -1)[:, 1:]  # [B, N - 1, 7]
+        return torch.cat([self.init_embed_depot(locs[:, :1]), self.init_embed(customers)], 1)
+
+
+class MTVRPContext(ContextEmbedding):
+    """Query from the last node and six features of the route.
+
+    These are the free capacity for linehauls and for backhauls, the time, the length of the route,
+    whether it is open, and the length that is left (0 without a limit).
+    """
+
+    state_keys = (
+        "current_node",
+        "used_capacity_linehaul",
+        "used_capacity_backhaul",
+        "vehicle_capacity",
+        "current_time",
+        "current_route_length",
+        "open_route",
+        "distance_limit",
+    )
+
+    def __init__(self, embed_dim: int) -> None:
+        super().__init__(embed_dim, num_nodes=1, num_features=6)
+
+    def features(self, state: Mapping[str, Tensor]) -> Tensor:
+        """The six features `[B, Q, 6]`."""
+        capacity, length = state["vehicle_capacity"], state["current_route_length"]
+        return torch.cat(
+            [
+                1.0 - state["used_capacity_linehaul"] / capacity,
+                1.0 - state["used_capacity_backhaul"] / capacity,
+                state["current_time"],
+                length,
+                state["open_route"].to(length.dtype),
+                _finite(state["distance_limit"] - length),
+            ],
+            -1,
+        )
+
+
+def _finite(limits: Tensor) -> Tensor:
+    """Zero in place of infinity, which says that there is no limit."""
+    return torch.nan_to_num(limits, nan=math.nan, posinf=0.0)
+
+
+@EMBEDDINGS.register("mtvrp")
+def mtvrp_embeddings(config: EmbeddingConfig) -> EnvEmbeddings:
+    """Init and context embeddings of the MTVRP."""
+    return EnvEmbeddings(
+        init=MTVRPInitEmbedding(config.embed_dim, config.linear_bias),
+        context=MTVRPContext(config.embed_dim),
+    )

@@ -1,0 +1,58 @@
+"""OP embeddings: coordinates and prize in, last node and length left as context."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+
+from torch import Tensor, nn
+
+from rl4co.core.registry import EMBEDDINGS
+from rl4co.models.embeddings import (
+    ContextEmbedding,
+    EmbeddingConfig,
+    EnvEmbeddings,
+    coordinates,
+)
+
+#: Kool et al. (2019) take the margin of their mask off the length left, whatever our mask's is.
+LENGTH_MARGIN = 1e-6
+
+
+class OPInitEmbedding(nn.Module):
+    """One linear map for the depot, one for customers (x, y, prize): state → `[B, N, D]`."""
+
+    def __init__(self, embed_dim: int, linear_bias: bool = True) -> None:
+        super().__init__()
+        self.init_embed = nn.Linear(3, embed_dim, linear_bias)
+        self.init_embed_depot = nn.Linear(2, embed_dim, linear_bias)
+
+    def forward(self, state: Mapping[str, Tensor]) -> Tensor:
+        """Node embeddings, depot first."""
+        locs = coordinates(state, "op")
+        prize = state["prize"].unsqueeze(-1)  # [B, N, 1]
+        customers = torch.cat([locs, prize], -1)[:, 1:]  # [B, N - 1, 3]
+        return torch.cat([self.init_embed_depot(locs[:, :1]), self.init_embed(customers)], 1)
+
+
+class OPContext(ContextEmbedding):
+    """Query from the last node and the length left: $q = W [h_{a_{t-1}}, L - \\epsilon - l_t]$."""
+
+    state_keys = ("current_node", "tour_length", "max_length")
+
+    def __init__(self, embed_dim: int) -> None:
+        super().__init__(embed_dim, num_nodes=1, num_features=1)
+
+    def features(self, state: Mapping[str, Tensor]) -> Tensor:
+        """Length that is left for the rest of the tour."""
+        return state["max_length"] - LENGTH_MARGIN - state["tour_length"]
+
+
+@EMBEDDINGS.register("op")
+def op_embeddings(config: EmbeddingConfig) -> EnvEmbeddings:
+    """Init and context embeddings of the OP."""
+    return EnvEmbeddings(
+        init=OPInitEmbedding(config.embed_dim, config.linear_bias),
+        context=OPContext(config.embed_dim),
+    )

@@ -1,0 +1,61 @@
+"""SVRP embeddings: coordinates and skill in, last node and technician as context."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+
+from torch import Tensor, nn
+
+from rl4co.core.registry import EMBEDDINGS
+from rl4co.models.embeddings import (
+    ContextEmbedding,
+    EmbeddingConfig,
+    EnvEmbeddings,
+    coordinates,
+)
+
+
+class SVRPInitEmbedding(nn.Module):
+    """One linear map for the depot, one for customers (x, y, skill): state → `[B, N, D]`."""
+
+    def __init__(self, embed_dim: int, linear_bias: bool = True) -> None:
+        super().__init__()
+        self.init_embed = nn.Linear(3, embed_dim, linear_bias)
+        self.init_embed_depot = nn.Linear(2, embed_dim, linear_bias)
+
+    def forward(self, state: Mapping[str, Tensor]) -> Tensor:
+        """Node embeddings, depot first; skills are shares of the best technician's."""
+        locs = coordinates(state, "svrp")
+        skills = state["skills"] / state["techs"][:, -1:]  # [B, N]
+        customers = torch.cat([locs, skills.unsqueeze(-1)], -1)[:, 1:]  # [B, N - 1, 3]
+        return torch.cat([self.init_embed_depot(locs[:, :1]), self.init_embed(customers)], 1)
+
+
+class SVRPContext(ContextEmbedding):
+    """Query from the last node and the technician on the way, with skill s and cost c.
+
+    $$q = W [h_{a_{t-1}}, s / s_{\\max}, c / c_{\\max}]$$
+    """
+
+    state_keys = ("current_node", "current_tech", "techs", "tech_costs")
+
+    def __init__(self, embed_dim: int) -> None:
+        super().__init__(embed_dim, num_nodes=1, num_features=2)
+
+    def features(self, state: Mapping[str, Tensor]) -> Tensor:
+        """Skill and cost of the technician as shares of the largest `[B, Q, 2]`."""
+        tech = state["current_tech"]  # [B, Q]
+        crew = torch.stack([state["techs"], state["tech_costs"]], -2)  # [B, Q, 2, t]
+        index = tech[..., None, None].expand(*tech.shape, 2, 1)
+        return crew.gather(-1, index).squeeze(-1) / crew.amax(-1)  # [B, Q, 2]
+
+
+@EMBEDDINGS.register("svrp")
+def svrp_embeddings(config: EmbeddingConfig) -> EnvEmbeddings:
+    """Init and context embeddings of the SVRP."""
+    return EnvEmbeddings(
+        init=SVRPInitEmbedding(config.embed_dim, config.linear_bias),
+        context=SVRPContext(config.embed_dim),
+    )

@@ -1,0 +1,84 @@
+"""At the door of a policy: what a state must be like, and what is converted before decoding."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from tensordict import TensorDictBase
+from torch import Tensor, nn
+
+from rl4co.core.errors import ConfigError
+from rl4co.envs.base import RL4COEnvBase, State
+
+#: Precisions in which the environments' tolerances hold.
+_PRECISE = (torch.float32, torch.float64)
+
+
+def match_precision(td: TensorDictBase, network: nn.Module) -> TensorDictBase:
+    """The state in the precision of a network's weights; `td` itself if it is in that already.
+
+    Instances in float64 are solved by a float32 policy this way (and scored in float64, see
+    :class:`rl4co.models.policies.constructive.ConstructivePolicy`).
+    """
+    weight = next(network.parameters(), None)
+    if weight is None or weight.dtype not in _PRECISE:
+        return td
+    others = {
+        key: value.to(weight.dtype)
+        for key, value in td.items()
+        if isinstance(value, Tensor) and value.is_floating_point() and value.dtype != weight.dtype
+    }
+    return td.copy().update(others) if others else td
+
+
+def remaining_steps(
+    env: RL4COEnvBase, state: State, multistart: bool, calc_reward: bool
+) -> int | None:
+    """Most steps that partially built solutions can still take; None for fresh ones.
+
+    Raises for what makes no sense with steps behind it: a start, or the reward of a remainder. A
+    fresh state has no `action`, so it costs no look at the device.
+    """
+    if "action" not in state or not bool(state["i"].any()):
+        return None
+    if bool(state["done"].all()):
+        raise ConfigError(
+            f"expected {env.name} instances with something left to decide, got finished ones only"
+        )
+    if multistart:
+        raise ConfigError(
+            f"expected a {env.name} state right after reset for multi-start, got one with steps "
+            "behind it; starts are first actions, so use greedy, sampling or beam_search"
+        )
+    if calc_reward:
+        raise ConfigError(
+            f"expected calc_reward=False for {env.name} solutions that are partially built, got "
+            "True; the actions returned are those from here on, and only a whole solution has a "
+            "reward: env.get_reward(td, torch.cat([earlier_actions, out['actions']], -1))"
+        )
+    return env.steps_left(state)[1]
+
+
+def forget_static_dynamics_(decoder: Any, state: State) -> None:
+    """Removes a dynamic embedding that returns zeros, as published policies have for "none".
+
+    Without it, training replays all steps at once. The decoder is changed in place.
+
+    Args:
+        decoder: A decoder, with or without `dynamic_embedding`.
+        state: Axes `[B, Q]`.
+    """
+    dynamic = getattr(decoder, "dynamic_embedding", None)
+    if dynamic is None or next(dynamic.parameters(), None) is not None:
+        return
+    changes = dynamic(state)
+    if any(isinstance(change, Tensor) for change in changes):
+        return
+    if any(change != 0 for change in changes):
+        raise ConfigError(
+            "expected changes [B, Q, N, D] of keys and values, or zeros for none, from "
+            f"{type(dynamic).__name__}, got {changes}"
+        )
+    decoder.dynamic_embedding = None

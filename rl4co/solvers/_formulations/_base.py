@@ -1,0 +1,109 @@
+"""What the formulations share: lengths, loads, and the way back from routes to actions."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from tensordict import TensorDictBase
+from torch import Tensor
+
+from rl4co.solvers._problem import Array, Route, RoutingProblem
+
+#: The state of one instance after reset, as float64 (or bool) arrays.
+Instance = Mapping[str, Any]
+
+#: Share of an environment's tolerance on limits that formulations spend. The rest is for rounding.
+SHARE = 0.5
+
+#: Demands this close to whole numbers of units are whole numbers: float32 has about seven digits.
+WHOLE = 1e-3
+
+
+@dataclasses.dataclass(frozen=True)
+class Formulation:
+    """How one problem is handed to solvers.
+
+    Attributes:
+        formulate: Environment and instance → routing problem.
+        encode: Environment, routing problem and routes → actions, without padding, and the action
+            with which a finished instance waits.
+        count_depots: Number of depots of an instance; they are its first nodes.
+    """
+
+    formulate: Callable[[Any, Instance], RoutingProblem]
+    encode: Callable[[Any, RoutingProblem, Sequence[Route]], tuple[list[int], int]]
+    count_depots: Callable[[Mapping[str, Tensor]], int] = lambda state: 1
+
+
+def instances_of(td: TensorDictBase) -> Iterator[Instance]:
+    """The instances of a batch, one by one."""
+    columns = {
+        key: value.cpu().numpy() if value.dtype == torch.bool else value.double().cpu().numpy()
+        for key, value in td.items()
+    }
+    for row in range(td.batch_size[0]):
+        yield {key: column[row] for key, column in columns.items()}
+
+
+def pad_actions(solutions: Sequence[tuple[list[int], int]]) -> Tensor:
+    """Actions and the waiting action of each instance → `[B, T]`."""
+    steps = max(len(actions) for actions, _ in solutions)
+    rows = [actions + [wait] * (steps - len(actions)) for actions, wait in solutions]
+    return torch.tensor(rows, dtype=torch.int64)
+
+
+def lengths(instance: Instance, matrix: str = "cost_matrix") -> Array:
+    """Lengths between all nodes `[N, N]`, by the matrix if there is one, else Euclidean."""
+    if matrix in instance:
+        table: Array = instance[matrix].copy()
+    else:
+        apart = instance["locs"][:, None] - instance["locs"][None, :]  # [N, N, 2]
+        table = np.hypot(apart[..., 0], apart[..., 1])
+    # The diagonal is never travelled and may hold anything.
+    np.fill_diagonal(table, 0.0)
+    return table
+
+
+def whole_loads(
+    demands: Sequence[Array], capacity: float, units: float, tolerance: float
+) -> tuple[list[Array], float]:
+    """Demands and capacity in whole units of the instance if they are such, else as they are.
+
+    Args:
+        demands: Arrays `[N]` in the units of `capacity`.
+        capacity: What a vehicle carries.
+        units: Original units of a capacity.
+        tolerance: Relative slack of the environment on the capacity.
+    """
+    scaled = [demand / capacity * units for demand in demands]
+    if all((abs(demand - np.rint(demand)) < WHOLE).all() for demand in scaled):
+        return [np.rint(demand) for demand in scaled], float(np.floor(units + WHOLE))
+    return list(demands), capacity * (1.0 + SHARE * tolerance)
+
+
+def customers_of(num_nodes: int, num_depots: int = 1) -> tuple[int, ...]:
+    """All nodes behind the depots."""
+    return tuple(range(num_depots, num_nodes))
+
+
+def one_route(routes: Sequence[Route]) -> list[int]:
+    """The customers of the only route, if there is one."""
+    return [node for route in routes for node in route.nodes]
+
+
+def routes_by_depot(
+    env: Any, problem: RoutingProblem, routes: Sequence[Route]
+) -> tuple[list[int], int]:
+    """Routes one after the other with the depot in between; a single one returns to it."""
+    actions: list[int] = []
+    used = [route.nodes for route in routes if route.nodes]
+    for nodes in used:
+        actions += [0, *nodes]
+    # The first vehicle is at the depot already.
+    return (actions[1:] if len(used) > 1 else [*actions[1:], 0]), 0

@@ -1,0 +1,212 @@
+"""The part of the PyVRP solver that runs in worker processes; imports neither torch nor TorchRL."""
+
+from __future__ import annotations
+
+import warnings
+
+from typing import Any
+
+import numpy as np
+import pyvrp
+
+from pyvrp.stop import MaxIterations, MaxRuntime, MultipleCriteria
+
+from rl4co.solvers._problem import INFINITY, Route, RoutingProblem, Vehicle
+
+#: Units of the largest capacity. Then a customer too much weighs about as much as a leg too much,
+#: and one range of penalties serves loads, lengths and times.
+LOAD_UNITS = 10**7
+
+#: Range of penalties on a unit too much, in units of cost.
+LOWEST_PENALTY, HIGHEST_PENALTY = 0.01, 100.0
+
+#: By which costs are multiplied where lengths cost nothing. Lengths then count as they are: too
+#: little to be traded for a cost, enough to lead the search.
+TIES = 10**4
+
+
+def solve_problem(
+    problem: RoutingProblem, max_runtime: float, max_iterations: int | None, seed: int
+) -> tuple[list[Route], float] | None:
+    """Routes and their cost as PyVRP counts it; None if it found no feasible solution.
+
+    Args:
+        problem: In integers.
+        max_runtime: Seconds.
+        max_iterations: Most iterations of the search; None: only time counts.
+        seed: Seed of PyVRP.
+    """
+    if not problem.customers:
+        return [], problem.cost([])
+    model = _Model(problem)
+    stop: Any = MaxRuntime(max_runtime)
+    if max_iterations is not None:
+        stop = MultipleCriteria([stop, MaxIterations(max_iterations)])
+    penalties = pyvrp.PenaltyParams(
+        min_penalty=LOWEST_PENALTY * model.factor, max_penalty=HIGHEST_PENALTY * model.factor
+    )
+    params = pyvrp.SolveParams(penalty=penalties)
+    with warnings.catch_warnings():
+        # That no feasible solution is found is told below, and by an error.
+        warnings.simplefilter("ignore", pyvrp.exceptions.PenaltyBoundWarning)
+        result = pyvrp.solve(model.data(), stop, seed, collect_stats=False, params=params)
+    if not result.is_feasible() or result.cost() >= model.forbidden:
+        return None
+    return model.routes(result.best), model.cost(result) * problem.unit + problem.constant
+
+
+class _Model:
+    """A routing problem in the terms of PyVRP.
+
+    Locations are the nodes, and behind them a place at no distance where open routes end. Where
+    prizes are required, all customers are: those left out are "visited" by a second vehicle, for
+    which a visit costs what it costs to leave the customer out, and whose capacity is the prize
+    that may be left lying.
+    """
+
+    def __init__(self, problem: RoutingProblem) -> None:
+        self.problem = problem
+        self.nowhere = len(problem.length)
+        self.has_bin = problem.min_prize > 0
+        self.counts_lengths = any(vehicle.rate for vehicle in problem.vehicles)
+        self.factor = 1 if self.counts_lengths else TIES  # PyVRP's units for a unit of cost
+        #: Cost of legs that must not be used: more than any solution without them.
+        largest = int(problem.length.max()) * max(1, *(round(v.rate) for v in problem.vehicles))
+        skipped = 0 if problem.skip_cost is None else int(problem.skip_cost.sum())
+        self.forbidden = 2 * (len(problem.customers) + 1) * (largest + 1) + skipped * self.factor
+
+    def data(self) -> Any:
+        problem, vehicles = self.problem, list(self.problem.vehicles)
+        distances = [self._distances(vehicle) for vehicle in vehicles]
+        fleet = [self._vehicle_type(v, profile) for profile, v in enumerate(vehicles)]
+        if self.has_bin:
+            fleet.append(self._bin(len(distances)))
+            distances.append(self._bin_distances())
+        durations = self._durations()
+        return pyvrp.ProblemData(
+            locations=[pyvrp.Location(0, 0)] * (self.nowhere + 1),
+            clients=[] if problem.orders else [self._client(n) for n in problem.customers],
+            depots=[self._depot(node) for node in self._depot_nodes()],
+            vehicle_types=fleet,
+            distance_matrices=distances,
+            duration_matrices=[durations] * len(distances),
+            shipments=[
+                pyvrp.Shipment(first, last, amount=self._order_size())
+                for first, last in problem.orders
+            ],
+        )
+
+    def routes(self, solution: Any) -> list[Route]:
+        found = []
+        for route in solution.routes():
+            if route.vehicle_type() < len(self.problem.vehicles):
+                nodes = [self._node(stop) for stop in route if not stop.is_depot()]
+                found.append(Route(route.vehicle_type(), nodes))
+        return found
+
+    def cost(self, result: Any) -> float:
+        """Cost in units of the problem."""
+        if self.counts_lengths:
+            return float(result.cost())
+        return float(result.best.uncollected_prizes()) / self.factor
+
+    def _node(self, stop: Any) -> int:
+        if stop.is_client():
+            return self.problem.customers[stop.idx]
+        return self.problem.orders[stop.idx][0 if stop.is_pickup() else 1]
+
+    # ---------------------------------------------------------------- places
+
+    def _depot_nodes(self) -> list[int]:
+        ends = {node for v in self.problem.vehicles for node in (v.start, v.end) if node is not None}
+        return [*sorted(ends), self.nowhere]
+
+    def _depot(self, node: int) -> Any:
+        if self.problem.windows is None or node == self.nowhere:
+            return pyvrp.Depot(node)
+        opening, closing = self.problem.windows[node].tolist()
+        return pyvrp.Depot(node, tw_early=opening, tw_late=closing)
+
+    def _client(self, node: int) -> Any:
+        problem = self.problem
+        options: dict[str, Any] = {}
+        if problem.delivery is not None:
+            options["delivery"] = [int(problem.delivery[node]) * self._load_factor()]
+        if problem.pickup is not None:
+            options["pickup"] = [int(problem.pickup[node]) * self._load_factor()]
+        if problem.windows is not None and problem.service is not None:
+            opening, closing = problem.windows[node].tolist()
+            options |= {"tw_early": opening, "tw_late": closing}
+            options["service_duration"] = int(problem.service[node])
+        if self.has_bin and problem.prize is not None:
+            options["delivery"] = [int(problem.prize[node])]
+        elif problem.skip_cost is not None:
+            options |= {"required": False, "prize": int(problem.skip_cost[node]) * self.factor}
+        return pyvrp.Client(node, **options)
+
+    # ---------------------------------------------------------------- vehicles
+
+    def _vehicle_type(self, vehicle: Vehicle, profile: int) -> Any:
+        depots = self._depot_nodes()
+        options: dict[str, Any] = {}
+        if self.has_bin:
+            assert self.problem.prize is not None
+            options["capacity"] = [int(self.problem.prize.sum())]
+        elif vehicle.capacity != INFINITY and (self.problem.orders or self._has_loads()):
+            options["capacity"] = [int(vehicle.capacity) * self._load_factor()]
+        if vehicle.max_length != INFINITY:
+            options["max_distance"] = int(vehicle.max_length * (vehicle.rate or 1.0))
+        return pyvrp.VehicleType(
+            vehicle.count,
+            start_depot=depots.index(vehicle.start),
+            end_depot=depots.index(self.nowhere if vehicle.end is None else vehicle.end),
+            unit_distance_cost=1 if vehicle.rate or not self.counts_lengths else 0,
+            profile=profile,
+            **options,
+        )
+
+    def _distances(self, vehicle: Vehicle) -> Any:
+        """Distances times the rate of a vehicle, `[N + 1, N + 1]`."""
+        problem = self.problem
+        distances = np.rint(problem.length * (vehicle.rate or 1.0)).astype(np.int64)
+        distances[:, sorted(vehicle.refuses)] = self.forbidden
+        if problem.deliveries_first and problem.pickup is not None:
+            assert problem.delivery is not None
+            distances[np.ix_(problem.pickup > 0, problem.delivery > 0)] = self.forbidden
+        np.fill_diagonal(distances, 0)
+        return np.pad(distances, (0, 1))  # no distance to nowhere
+
+    def _durations(self) -> Any:
+        if self.problem.duration is None:
+            return np.zeros((self.nowhere + 1, self.nowhere + 1), dtype=np.int64)
+        return np.pad(self.problem.duration, (0, 1))
+
+    def _bin(self, profile: int) -> Any:
+        assert self.problem.prize is not None
+        left_lying = int(self.problem.prize.sum() - self.problem.min_prize)
+        nowhere = self._depot_nodes().index(self.nowhere)
+        return pyvrp.VehicleType(
+            1, [left_lying], start_depot=nowhere, end_depot=nowhere, profile=profile
+        )
+
+    def _bin_distances(self) -> Any:
+        """The cost of leaving a customer out, wherever the "vehicle" comes from."""
+        assert self.problem.skip_cost is not None
+        distances = np.tile(np.append(self.problem.skip_cost, 0), (self.nowhere + 1, 1))
+        distances[:, [v.start for v in self.problem.vehicles]] = 0
+        np.fill_diagonal(distances, 0)
+        return distances
+
+    # ---------------------------------------------------------------- loads
+
+    def _has_loads(self) -> bool:
+        return self.problem.delivery is not None or self.problem.pickup is not None
+
+    def _order_size(self) -> list[int]:
+        limited = any(vehicle.capacity != INFINITY for vehicle in self.problem.vehicles)
+        return [self._load_factor()] if limited else []
+
+    def _load_factor(self) -> int:
+        """By which loads are multiplied, see :data:`LOAD_UNITS`."""
+        capacity = max(v.capacity for v in self.problem.vehicles)
+        return 1 if capacity == INFINITY else max(1, LOAD_UNITS // max(int(capacity), 1))

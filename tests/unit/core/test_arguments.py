@@ -1,0 +1,141 @@
+"""Objects that remember their constructor's arguments, and what counts as plain data."""
+
+from __future__ import annotations
+
+import copy
+import enum
+import pickle
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from omegaconf import OmegaConf
+from torch import nn
+
+from rl4co.core.arguments import NotPlainError, RecordsArguments, plain
+from rl4co.envs import CVRPEnv, TSPGenerator
+from rl4co.models import AttentionModel, AttentionModelPolicy
+
+TINY = {"embed_dim": 16, "num_heads": 2, "num_encoder_layers": 1}
+
+
+class Base(RecordsArguments):
+    def __init__(self, a: int, b: int = 2, *, c: int = 3) -> None:
+        self.total = a + b + c
+
+
+class Forwards(Base):
+    def __init__(self, *args: int, d: int = 4, **kwargs: int) -> None:
+        super().__init__(*args, **kwargs)
+
+
+class Inherits(Forwards):
+    """No constructor of its own."""
+
+
+class Replaces(Base):
+    def __init__(self, e: int, **kwargs: int) -> None:
+        super().__init__(e, **kwargs)
+
+
+@pytest.mark.parametrize(
+    ("made", "expected"),
+    [
+        (lambda: Base(1), {"a": 1}),
+        (lambda: Base(1, c=5), {"a": 1, "c": 5}),
+        (lambda: Forwards(1, 5, c=6, d=7), {"a": 1, "b": 5, "c": 6, "d": 7}),
+        (lambda: Forwards(a=1, c=6), {"a": 1, "c": 6}),
+        (lambda: Inherits(1, 5), {"a": 1, "b": 5}),
+        (lambda: Replaces(1, c=9), {"e": 1, "c": 9}),
+    ],
+)
+def test_arguments_are_recorded_by_name(made, expected):
+    """Positional ones too, also through `*args`; defaults are not, so they may change."""
+    thing = made()
+    assert thing._init_arguments == expected
+    assert type(thing)(**thing._init_arguments).total == thing.total
+
+
+@pytest.mark.parametrize(
+    "copied", [copy.copy, copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))]
+)
+def test_copies_keep_the_record(copied):
+    assert copied(Forwards(1, c=2))._init_arguments == {"a": 1, "c": 2}
+
+
+def test_wrong_calls_are_refused_by_the_constructor_itself():
+    """With its name in the message."""
+    with pytest.raises(
+        TypeError, match=r"Base.__init__\(\) got an unexpected keyword argument 'z'"
+    ):
+        Base(1, z=2)
+    with pytest.raises(TypeError, match=r"Base.__init__\(\) missing 1 required positional"):
+        Forwards(c=1)
+
+
+def test_environments_generators_policies_and_algorithms_record():
+    """One mechanism for all four."""
+    generator = TSPGenerator(5, loc_distribution="cluster")
+    assert generator._init_arguments == {"num_loc": 5, "loc_distribution": "cluster"}
+    env = CVRPEnv(None, {"num_loc": 5}, capacity_tolerance=0.0, seed=3)
+    assert env._init_arguments == {
+        "generator": None,
+        "generator_params": {"num_loc": 5},
+        "capacity_tolerance": 0.0,
+        "seed": 3,
+    }
+    policy = AttentionModelPolicy(env_name="cvrp", **TINY)
+    assert policy._init_arguments == {"env_name": "cvrp", **TINY}
+    model = AttentionModel(env, policy, "mean", batch_size=4)
+    assert model._init_arguments == {
+        "env": env,
+        "policy": policy,
+        "baseline": "mean",
+        "batch_size": 4,
+    }
+    assert all(isinstance(each, RecordsArguments) for each in (generator, env, policy, model))
+
+
+class Word(str, enum.Enum):
+    HELLO = "hello"
+
+
+def test_plain_values():
+    """Configurations, tuples, paths, enumerations and numpy's numbers become plain."""
+    config = OmegaConf.create({"a": [1, {"b": 2.5}], "c": None})
+    assert plain(config) == {"a": [1, {"b": 2.5}], "c": None}
+    converted = plain(
+        {
+            "t": (1, "x"),
+            "p": Path("a") / "b",
+            "f": np.float64(0.5),
+            "g": np.float32(0.5),
+            "i": np.int64(3),
+            "q": True,
+            "w": Word.HELLO,
+        }
+    )
+    expected = {"t": [1, "x"], "p": "a/b", "f": 0.5, "g": 0.5, "i": 3, "q": True, "w": "hello"}
+    assert converted == expected
+    assert all(type(value) in (bool, int, float, str, list) for value in converted.values())
+
+
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        (nn.Linear(1, 1), "^Linear$"),
+        (nn.Linear, "the class Linear"),
+        ({1: 2}, "keys that are not strings"),
+        (b"bytes", "bytes"),
+        (lambda: None, "function"),
+        (torch.zeros(1), "Tensor"),
+        ({"a": {"b": [torch.relu]}}, r"\{a: \{b: builtin"),
+    ],
+)
+def test_objects_are_not_plain(value, reason):
+    """The reason says what, and under which keys."""
+    with pytest.raises(NotPlainError, match=reason):
+        plain(value)

@@ -1,0 +1,295 @@
+"""People's own instances: JSON and CSV, and what is said about wrong ones."""
+
+from __future__ import annotations
+
+import json
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rl4co.core.errors import FileFormatError
+from rl4co.data.formats import BenchmarkInstance, read_instance
+from rl4co.data.formats.own import ARRAYS, SETTINGS
+from rl4co.envs import get_env
+
+Write = Callable[[str, Any], Path]
+
+SQUARE = [[0, 0], [0, 3], [4, 3], [4, 0], [2, 2]]
+MATRIX = [[0, 1, 2], [3, 0, 4], [5, 6, 0]]
+DEMAND = {"demand": [0, 2, 3, 2, 1], "capacity": 5}
+WINDOWS = {"time_windows": [[0, 100]] * 5, "service_times": [0, 1, 1, 1, 1]}
+
+#: Problem → what is given besides coordinates.
+PROBLEMS: dict[str, dict[str, Any]] = {
+    "tsp": {},
+    "cvrp": DEMAND,
+    "cvrptw": {**DEMAND, **WINDOWS},
+    "mtvrp": {**DEMAND, "max_length": 30},
+    "op": {"prizes": [0, 1, 2, 3, 4], "max_length": 10},
+    "pdp": {"pairs": [[2, 1], [3, 4]]},
+}
+
+CSV = """\
+# capacity: 5
+# a remark: that is skipped
+node,x,y,demand,ready_time,due_time,service_time
+depot,0,0,0,0,100,0
+a,0,3,2,0,10,1
+b,4,3,3,5,20,1
+"""
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Write:
+    """Writes text, or an object as JSON, and gives the path."""
+
+    def write(name: str, content: Any) -> Path:
+        path = tmp_path / name
+        path.write_text(content if isinstance(content, str) else json.dumps(content))
+        return path
+
+    return write
+
+
+def accepted(instance: BenchmarkInstance) -> None:
+    for normalize in (False, True):
+        get_env(instance.problem).reset(instance.to_tensordict(normalize))
+
+
+@pytest.mark.parametrize("problem", PROBLEMS)
+def test_what_is_given_decides_the_problem(write: Write, problem: str):
+    """Without naming it; the environment accepts it."""
+    instance = read_instance(write("a.json", {"coordinates": SQUARE, **PROBLEMS[problem]}))
+    assert (instance.problem, instance.name) == (problem, "a")
+    accepted(instance)
+
+
+@pytest.mark.parametrize(
+    ("extra", "problem"),
+    [
+        ({"backhaul_demand": [0, 0, 0, 0, 5]}, "mtvrp"),
+        ({"open_routes": True}, "mtvrp"),
+        ({"open_routes": False}, "cvrp"),
+        ({"problem": "mtvrp"}, "mtvrp"),
+    ],
+)
+def test_features_of_the_multi_task_problem(write: Write, extra: dict[str, Any], problem: str):
+    """Any of them makes it one."""
+    instance = read_instance(write("a.json", {"coordinates": SQUARE, **DEMAND, **extra}))
+    assert instance.problem == problem
+    accepted(instance)
+
+
+def test_a_matrix_goes_from_row_to_column(write: Write):
+    """Asymmetric costs, without coordinates."""
+    instance = read_instance(write("a.json", {"cost_matrix": MATRIX}))
+    assert instance.problem == "atsp" and instance.cost([0, 1, 2]) == 1 + 4 + 5
+    td = instance.to_tensordict(normalize=True)
+    assert td["cost_matrix"].max() == 1 and instance.scale == 6
+    accepted(instance)
+
+
+def test_travel_times_may_differ_from_costs(write: Write):
+    """Both matrices reach the environment, and the check uses the right one."""
+    fields = {
+        "cost_matrix": MATRIX,
+        "duration_matrix": [[0, 10, 10], [10, 0, 10], [10, 10, 0]],
+        "demand": [0, 1, 1],
+        "capacity": 2,
+        "time_windows": [[0, 30], [0, 30], [0, 30]],
+    }
+    instance = read_instance(write("a.json", fields))
+    assert set(instance.to_tensordict(normalize=True).keys()) >= {"cost_matrix", "duration_matrix"}
+    instance.check([[1, 2]])
+    assert instance.cost([[1, 2]]) == 1 + 4 + 5
+    accepted(instance)
+    fields["time_windows"] = [[0, 29], [0, 30], [0, 30]]
+    with pytest.raises(ValueError, match="node 0 at 30 after 29"):
+        read_instance(write("b.json", fields)).check([[1, 2]])
+
+
+def test_rounding(write: Write):
+    """Exact unless given."""
+    points = {"coordinates": [[0, 0], [1, 1]]}
+    assert read_instance(write("a.json", points)).cost([0, 1]) == pytest.approx(8**0.5)
+    assert read_instance(write("a.json", {**points, "rounding": "up"})).cost([0, 1]) == 4
+
+
+def test_pairs_are_put_in_the_order_of_the_environment(write: Write):
+    """Depot, pickups, deliveries; the file's numbers remain as labels, its solution is moved."""
+    fields = {"coordinates": SQUARE, "pairs": [[2, 1], [3, 4]], "best_solution": [2, 1, 3, 4]}
+    instance = read_instance(write("a.json", fields))
+    assert instance.labels == ("0", "2", "3", "1", "4")
+    assert instance.coordinates.tolist() == [[0, 0], [4, 3], [4, 0], [0, 3], [2, 2]]
+    assert instance.best_solution == ((1, 3, 2, 4),)
+    assert instance.best_known == pytest.approx(5 + 4 + 5 + 2 * 8**0.5)
+
+
+def test_best_known_value_and_solution(write: Write):
+    """In the file itself; a wrong solution is refused when it is asked for."""
+    fields = {
+        "coordinates": SQUARE,
+        **DEMAND,
+        "best_known": 25.5,
+        "best_solution": [[1, 2], [3, 4]],
+    }
+    instance = read_instance(write("a.json", fields))
+    assert instance.best_known == 25.5 and instance.best_solution == ((1, 2), (3, 4))
+    fields["best_solution"] = [[1, 2, 3], [4]]
+    wrong = read_instance(write("b.json", fields))
+    with pytest.raises(
+        FileFormatError, match=r"b\.json: .* no load exceeds the capacity, got route 1"
+    ):
+        _ = wrong.best_solution
+
+
+def test_csv(write: Write):
+    """Columns by name, settings in remarks."""
+    instance = read_instance(write("towns.csv", CSV))
+    assert (instance.name, instance.problem, instance.capacity) == ("towns", "cvrptw", 5)
+    assert instance.labels == ("depot", "a", "b")
+    assert instance.coordinates.tolist() == [[0, 0], [0, 3], [4, 3]]
+    assert instance.time_windows.tolist() == [[0, 100], [0, 10], [5, 20]]
+    assert instance.demand.tolist() == [0, 2, 3]
+    accepted(instance)
+
+
+@pytest.mark.parametrize("separator", [";", "\t"])
+def test_separators(write: Write, separator: str):
+    """Spreadsheets differ."""
+    instance = read_instance(write("a.csv", CSV.replace(",", separator)))
+    assert instance.demand.tolist() == [0, 2, 3]
+
+
+def test_columns_in_any_order_and_without_names_of_nodes(write: Write):
+    """Nodes are numbered then."""
+    instance = read_instance(write("a.csv", "y,x\n1,2\n3,4\n"))
+    assert instance.coordinates.tolist() == [[2, 1], [4, 3]] and instance.labels == ("0", "1")
+
+
+def test_pickups_in_csv(write: Write):
+    """The column `delivery` names the partner."""
+    text = "node,x,y,delivery\nhome,0,0,\np,1,0,q\nq,2,0,\n"
+    instance = read_instance(write("a.csv", text))
+    assert instance.problem == "pdp" and instance.labels == ("home", "p", "q")
+
+
+def test_matrix_in_csv(write: Write):
+    """Numbers without names."""
+    instance = read_instance(write("a.csv", "# name: ways\n0,1,2\n3,0,4\n5,6,0\n"))
+    assert (instance.name, instance.problem) == ("ways", "atsp")
+    assert instance.cost([0, 1, 2]) == 10
+
+
+JSON_FAULTS: dict[str, tuple[Any, str]] = {
+    "no JSON": ("{'a': 1}", "line 1: expected JSON"),
+    "truncated": ('{"coordinates": [[0, 0], [1', "expected JSON"),
+    "a list": ([1, 2], "expected an object"),
+    "nothing": ({}, r"expected coordinates or cost_matrix, got the keys \[\]"),
+    "misspelt key": ({"coordinats": SQUARE}, "got 'coordinats'; did you mean 'coordinates'"),
+    "key of another library": ({"coordinates": SQUARE, "zzz": 1}, "'zzz'; correct or remove it"),
+    "uneven rows": (
+        {"coordinates": [[0, 0], [1]]},
+        r"coordinates: expected numbers of shape \[N, 2\]",
+    ),
+    "three columns": (
+        {"coordinates": [[0, 0, 0], [1, 1, 1]]},
+        r"coordinates: expected shape .* got \[2, 3\]",
+    ),
+    "words": ({"coordinates": [["a", 0], [1, 1]]}, "coordinates: expected numbers"),
+    "infinity": (
+        '{"coordinates": [[0, Infinity], [1, 1]]}',
+        "coordinates: expected finite numbers",
+    ),
+    "matrix not square": ({"cost_matrix": [[0, 1], [1, 0], [2, 2]]}, "cost_matrix: expected shape"),
+    "no demand of the depot": (
+        {"coordinates": SQUARE, "demand": [1, 1, 1, 1], "capacity": 3},
+        "demand: expected shape .*the depot included, got .4.",
+    ),
+    "no capacity": ({"coordinates": SQUARE, "demand": [0, 1, 1, 1, 1]}, "got no capacity"),
+    "capacity as text": (
+        {"coordinates": SQUARE, **DEMAND, "capacity": "5"},
+        "capacity: expected a value of type int or float, got '5'",
+    ),
+    "capacity as boolean": (
+        {"coordinates": SQUARE, **DEMAND, "capacity": True},
+        "capacity: expected a value of type",
+    ),
+    "windows without demand": ({"coordinates": SQUARE, **WINDOWS}, "got no demand, capacity"),
+    "unknown problem": (
+        {"coordinates": SQUARE, "problem": "vrptw"},
+        "problem: expected one of .*cvrptw.*, got 'vrptw'",
+    ),
+    "unknown rounding": (
+        {"coordinates": SQUARE, "rounding": "floor"},
+        "rounding: expected one of .*, got 'floor'",
+    ),
+    "node in no pair": (
+        {"coordinates": SQUARE, "pairs": [[1, 2]]},
+        "pairs: expected every customer 1 to 4 in one pair",
+    ),
+    "node in two pairs": (
+        {"coordinates": SQUARE, "pairs": [[1, 2], [1, 3]]},
+        "pairs: expected every customer",
+    ),
+    "routes of strangers": (
+        {"coordinates": SQUARE, "best_solution": [[0, 9]]},
+        "best_solution: expected routes as lists of nodes, got 9",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", JSON_FAULTS)
+def test_wrong_json(write: Write, name: str):
+    """File, key, what was expected and what is there."""
+    content, message = JSON_FAULTS[name]
+    with pytest.raises(FileFormatError, match=message) as caught:
+        read_instance(write("wrong.json", content))
+    assert "wrong.json" in str(caught.value)
+
+
+CSV_FAULTS = {
+    "unknown column": (
+        CSV.replace("demand", "weight"),
+        "line 3: expected the columns .*, got 'weight'",
+    ),
+    "misspelt setting": (CSV.replace("capacity", "capacty"), "line 1: .* did you mean 'capacity'"),
+    "word for a number": (
+        CSV.replace("a,0,3", "a,0,three"),
+        "line 5, y: expected numbers, got 'three'",
+    ),
+    "empty cell": (CSV.replace("a,0,3", "a,0,"), "line 5, y: expected numbers, got ''"),
+    "missing cell": (CSV.replace("a,0,3", "a,3"), "line 5: expected 7 columns, got 6"),
+    "only y": ("y\n1\n2\n", r"expected shape \[N, 2\] = \[2, 2\]"),
+    "no nodes": ("# capacity: 5\nx,y\n", "expected coordinates or cost_matrix"),
+    "only remarks": ("# capacity: 5\n", "expected the names of the columns, got nothing"),
+    "node twice": (CSV.replace("\nb,", "\na,"), "node: expected every node once, got 'a' twice"),
+    "unknown delivery": (
+        "x,y,delivery\n0,0,\n1,1,7\n2,2,\n",
+        "line 3, delivery: expected one of the nodes, got '7'",
+    ),
+    "uneven matrix": ("0,1\n2\n", "cost_matrix: expected numbers of shape"),
+    "word in a matrix": ("0,1\n2,x\n", "line 2: expected numbers, got 'x'"),
+}
+
+
+@pytest.mark.parametrize("name", CSV_FAULTS)
+def test_wrong_csv(write: Write, name: str):
+    """File, line, column."""
+    text, message = CSV_FAULTS[name]
+    with pytest.raises(FileFormatError, match=message) as caught:
+        read_instance(write("wrong.csv", text))
+    assert "wrong.csv" in str(caught.value)
+
+
+def test_every_key_is_documented():
+    """In the docstring of the module and on the page about files."""
+    import rl4co.data.formats.own as own
+
+    page = (Path(__file__).parents[3] / "docs" / "files.md").read_text()
+    for key in (*ARRAYS, *SETTINGS):
+        assert f"`{key}`" in (own.__doc__ or ""), key
+        assert f"`{key}`" in page, key

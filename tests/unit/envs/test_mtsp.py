@@ -1,0 +1,273 @@
+"""mTSP: exhaustive oracles for both objectives, batches of different agents, and refused input."""
+
+from __future__ import annotations
+
+import itertools
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+import torch
+
+from hypothesis import given
+from hypothesis import strategies as st
+from tensordict import TensorDict
+
+from rl4co.core.errors import (
+    ConfigError,
+    InvalidInstanceError,
+    InvalidSolutionError,
+    UnknownNameError,
+)
+from rl4co.core.rng import derive_generator
+from rl4co.envs import MTSPEnv, MTSPGenerator
+from rl4co.envs.contract.evidence import record_episode
+from rl4co.envs.testing import enumerate_solutions
+
+COMBINE = {"minmax": max, "sum": sum}
+
+
+def random_instance(
+    size: int, agents: int, seed: int, given_by: str = "locs"
+) -> tuple[TensorDict, np.ndarray]:
+    """An instance without batch axis and its costs `[N, N]`; the diagonal of a matrix is not 0."""
+    rng = np.random.default_rng(seed)
+    if given_by == "locs":
+        data = rng.random((size, 2))
+        costs = np.hypot(*np.moveaxis(data[:, None] - data[None], -1, 0))
+    else:
+        data = costs = rng.integers(1, 1000, (size, size)).astype(float)
+    tensors = {
+        given_by: torch.as_tensor(data, dtype=torch.float32),
+        "num_agents": torch.tensor(agents),
+    }
+    return TensorDict(tensors, batch_size=[]), costs
+
+
+def tours_of(actions: Sequence[int]) -> list[list[int]]:
+    """Customers of each agent that leaves the depot."""
+    groups = itertools.groupby(actions, key=bool)
+    return [list(tour) for away, tour in groups if away]
+
+
+def cost_of(costs: np.ndarray, tours: list[list[int]], cost_type: str) -> float:
+    lengths = [sum(costs[a, b] for a, b in itertools.pairwise([0, *tour, 0])) for tour in tours]
+    return float(COMBINE[cost_type](lengths))
+
+
+def all_solutions(size: int, agents: int) -> set[tuple[int, ...]]:
+    """All orders of the customers, cut into at most as many tours as there are agents."""
+    found = set()
+    for order in itertools.permutations(range(1, size)):
+        for cuts in itertools.product([False, True], repeat=size - 2):
+            if sum(cuts) < agents:
+                actions = [order[0]]
+                for cut, customer in zip(cuts, order[1:], strict=True):
+                    actions += [0, customer] if cut else [customer]
+                found.add(tuple(actions))
+    return found
+
+
+# ---------------------------------------------------------------- oracles
+
+
+@pytest.mark.parametrize("given_by", ["locs", "cost_matrix"])
+@pytest.mark.parametrize("cost_type", ["minmax", "sum"])
+@pytest.mark.parametrize(("size", "agents"), [(2, 1), (3, 1), (3, 5), (5, 1), (5, 2), (5, 3)])
+def test_mask_allows_exactly_the_solutions(size: int, agents: int, cost_type: str, given_by: str):
+    """Each solution once, and each with the cost of NumPy."""
+    instance, costs = random_instance(size, agents, seed=size + agents, given_by=given_by)
+    env = MTSPEnv(cost_type=cost_type)
+    solutions = enumerate_solutions(env, instance)
+    assert len(solutions) == len(set(map(tuple, solutions)))
+    assert set(map(tuple, solutions)) == all_solutions(size, agents)
+    longest = max(map(len, solutions))
+    padded = torch.tensor([actions + [0] * (longest - len(actions)) for actions in solutions])
+    td = env.reset(instance.expand(len(solutions)))
+    reward = env.get_reward(td, padded, check_solution=True)
+    expected = [-cost_of(costs, tours_of(actions), cost_type) for actions in solutions]
+    np.testing.assert_allclose(reward.numpy(), expected, rtol=1e-5, atol=1e-6)
+
+
+@given(
+    size=st.integers(min_value=2, max_value=9),
+    agents=st.lists(st.integers(min_value=1, max_value=12), min_size=1, max_size=5),
+    matrix=st.booleans(),
+    cost_type=st.sampled_from(["minmax", "sum"]),
+    seed=st.integers(min_value=0, max_value=2**32),
+)
+def test_random_batches(size: int, agents: list[int], matrix: bool, cost_type: str, seed: int):
+    """Agents differ within a batch; rollouts end, are valid, and cost what each costs alone."""
+    key = "cost_matrix" if matrix else "locs"
+    pairs = [random_instance(size, n, seed + b, key) for b, n in enumerate(agents)]
+    instances = torch.stack([instance for instance, _ in pairs])
+    env = MTSPEnv(cost_type=cost_type)
+    episode = record_episode(env, instances, derive_generator(seed))
+    assert episode.complete
+    reward = env.get_reward(episode.initial, episode.actions, check_solution=True)
+    final = episode.states[-1]
+    for b, (instance, costs) in enumerate(pairs):
+        tours = tours_of(episode.actions[b].tolist())
+        assert len(tours) <= agents[b]
+        assert reward[b].item() == pytest.approx(-cost_of(costs, tours, cost_type), rel=1e-5)
+        # The state knows the longest tour too, whether or not the instance had to wait.
+        longest = cost_of(costs, tours, "minmax")
+        assert final["max_subtour_length"][b].item() == pytest.approx(longest, rel=1e-5)
+        assert final["agent_idx"][b].item() == len(tours) - 1
+        # Alone, and without the steps that it waited.
+        steps = episode.lengths[b]
+        own = env.get_reward(env.reset(instance.unsqueeze(0)), episode.actions[b : b + 1, :steps])
+        torch.testing.assert_close(own[0], reward[b])
+
+
+def test_idle_agents_are_allowed_in_solutions():
+    """An agent that leaves the depot for nowhere makes no tour; the mask never asks for it."""
+    instance, costs = random_instance(4, agents=2, seed=0)
+    env = MTSPEnv()
+    td = env.reset(instance.unsqueeze(0))
+    reward = env.get_reward(td, torch.tensor([[0, 0, 1, 2, 0, 0, 3]]))
+    assert reward.item() == pytest.approx(-cost_of(costs, [[1, 2], [3]], "minmax"), rel=1e-5)
+
+
+# ---------------------------------------------------------------- stepping
+
+
+def test_state_follows_the_tours():
+    """Agent, lengths and mask: on the way, at the depot, with the last agent, and at the end."""
+    locs = torch.tensor([[0.0, 0.0], [3.0, 0.0], [3.0, 4.0], [0.0, 4.0]])
+    instance = TensorDict({"locs": locs, "num_agents": torch.tensor(2)}, batch_size=[])
+    env = MTSPEnv()
+    td = env.reset(instance.unsqueeze(0))
+    assert td["action_mask"][0].tolist() == [False, True, True, True]
+    script = [
+        # action, agent, current length, way home, longest tour, allowed nodes, done
+        (2, 0, 5.0, 5.0, 0.0, [True, True, False, True], False),
+        (0, 1, 0.0, 0.0, 10.0, [False, True, False, True], False),
+        (1, 1, 3.0, 3.0, 10.0, [False, False, False, True], False),  # nobody is left to send
+        (3, 1, 8.0, 4.0, 12.0, [True, False, False, False], True),
+        (0, 1, 0.0, 0.0, 12.0, [True, False, False, False], True),
+        (0, 1, 0.0, 0.0, 12.0, [True, False, False, False], True),
+    ]
+    for action, agent, length, home, longest, allowed, done in script:
+        td = env.step(td.set("action", torch.tensor([action])))["next"]
+        assert td["agent_idx"].item() == agent
+        assert td["current_length"].item() == pytest.approx(length)
+        assert td["way_home"].item() == pytest.approx(home)
+        assert td["max_subtour_length"].item() == pytest.approx(longest)
+        assert td["action_mask"][0].tolist() == allowed
+        assert td["done"].item() is done
+
+
+@pytest.mark.parametrize("size", [2, 3, 8])
+def test_step_bounds_are_reached(size: int):
+    """One agent needs the fewest steps; with an agent for each customer there may be the most."""
+    env = MTSPEnv()
+    for agents, bound in ((1, 0), (size - 1, 1)):
+        instance, _ = random_instance(size, agents, seed=0)
+        td, steps = env.reset(instance.unsqueeze(0)), 0
+        while not td["done"].all():
+            td = env.step(td.set("action", td["action_mask"].int().argmax(-1)))["next"]
+            steps += 1
+        assert steps == env.step_bounds(dict(td.items()))[bound]
+
+
+def test_starts_are_all_customers_of_the_instance():
+    """The instance decides, not the generator, which here makes 20 nodes; no depot."""
+    instance, _ = random_instance(4, agents=2, seed=0)
+    env = MTSPEnv()
+    td = env.reset(instance.expand(2))
+    assert env.get_num_starts(td) == 3
+    assert env.select_start_nodes(td, 3).tolist() == [1, 1, 2, 2, 3, 3]
+
+
+# ---------------------------------------------------------------- generator
+
+
+def test_generator():
+    """Defaults of the published package; the number of agents is drawn per instance."""
+    instances = MTSPGenerator()(3)
+    assert instances["locs"].shape == (3, 20, 2)
+    assert instances["num_agents"].tolist() == [5, 5, 5]
+    drawn = MTSPGenerator(num_loc=4, min_num_agents=2, max_num_agents=4)([300])["num_agents"]
+    assert drawn.dtype == torch.int64
+    counts = torch.bincount(drawn)
+    assert counts[:2].sum() == 0
+    assert len(counts) == 5
+    assert (counts[2:] > 60).all()
+    locs = MTSPGenerator(num_loc=4, min_loc=-3.0, max_loc=5.0)(200)["locs"]
+    assert -3.0 <= locs.min() < -2.8
+    assert 4.8 < locs.max() <= 5.0
+
+
+def test_seeds():
+    """Every key is a function of the seed."""
+    generator = MTSPGenerator(num_loc=5, min_num_agents=1, max_num_agents=99)
+    first, second, other = (
+        generator([2, 3], torch.Generator().manual_seed(seed)) for seed in (1, 1, 2)
+    )
+    for key in ("locs", "num_agents"):
+        assert torch.equal(first[key], second[key])
+        assert not torch.equal(first[key], other[key])
+    assert first["num_agents"].shape == (2, 3)
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        {"num_loc": 1},
+        {"min_num_agents": 0},
+        {"min_num_agents": 6},
+        {"max_num_agents": 2.5},
+        {"min_loc": 1.0},
+        {"mean": 0.5},
+    ],
+)
+def test_bad_parameters_are_refused(params):
+    with pytest.raises(ConfigError):
+        MTSPGenerator(**params)
+
+
+# ---------------------------------------------------------------- bad input
+
+
+def test_unknown_cost_type_is_refused():
+    with pytest.raises(UnknownNameError, match="minmax"):
+        MTSPEnv(cost_type="max")
+
+
+def test_too_many_tours_are_named():
+    """The constraint and the instance: two agents are too few where three are not."""
+    pairs = [random_instance(4, agents, seed=0)[0] for agents in (3, 2)]
+    env = MTSPEnv()
+    td = env.reset(torch.stack(pairs))
+    with pytest.raises(InvalidSolutionError, match="no more tours than agents") as caught:
+        env.get_reward(td, torch.tensor([[1, 0, 2, 0, 3]] * 2))
+    assert caught.value.instances == [1]
+
+
+def test_bad_instances_are_named():
+    env = MTSPEnv(MTSPGenerator(num_loc=4))
+    td = env.generate(3)
+    td["num_agents"][2] = 0
+    with pytest.raises(InvalidInstanceError, match=r"num_agents is at least 1.*\(instances 2\)"):
+        env.reset(td)
+
+
+# ---------------------------------------------------------------- pictures
+
+
+def test_picture_names_agents_with_their_lengths():
+    """Closed tours, the longest one bold; the title has both objectives."""
+    locs = torch.tensor([[0.0, 0.0], [3.0, 0.0], [3.0, 4.0], [0.0, 4.0]])
+    env = MTSPEnv()
+    td = env.reset(TensorDict({"locs": locs, "num_agents": torch.tensor(3)}, batch_size=[]))
+    ax = env.render(td, torch.tensor([3, 0, 1, 2, 0])).axes[0]
+    assert ax.get_title() == "3 customers · 3 agents · longest tour 12.000 · total 20.000"
+    lines = ax.get_lines()
+    walks = [locs[[0, 3, 0]].tolist(), locs[[0, 1, 2, 0]].tolist()]
+    assert [np.asarray(line.get_xydata()).tolist() for line in lines] == walks
+    assert lines[1].get_linewidth() > lines[0].get_linewidth()
+    labels = [text.get_text() for text in ax.get_legend().get_texts()]
+    assert labels == ["agent 1: 8.000", "agent 2: 12.000", "depot"]
+    assert env.render(td).axes[0].get_title() == "3 customers · 3 agents"

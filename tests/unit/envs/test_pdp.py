@@ -1,0 +1,401 @@
+"""PDP: exhaustive oracles, the forced start, real instances, instances and their generator."""
+
+from __future__ import annotations
+
+import csv
+import itertools
+import math
+import re
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from hypothesis import given
+from hypothesis import strategies as st
+from tensordict import TensorDict
+
+from rl4co.core.errors import (
+    ConfigError,
+    InvalidActionError,
+    InvalidInstanceError,
+    InvalidSolutionError,
+    UnknownNameError,
+    UnsupportedError,
+)
+from rl4co.core.rng import derive_generator
+from rl4co.envs import PDPEnv, PDPGenerator
+from rl4co.envs.contract.evidence import record_episode
+from rl4co.envs.testing import enumerate_solutions
+
+
+def random_points(num_loc: int, seed: int) -> tuple[TensorDict, np.ndarray]:
+    """An instance without batch axis and its distances `[N, N]`."""
+    points = np.random.default_rng(seed).random((num_loc + 1, 2))
+    instance = {"depot": points[0], "locs": points[1:]}
+    tensors = {key: torch.as_tensor(value, dtype=torch.float32) for key, value in instance.items()}
+    return TensorDict(tensors, batch_size=[]), distances_of(points)
+
+
+def random_matrix(num_loc: int, seed: int) -> tuple[TensorDict, np.ndarray]:
+    """An instance given by an asymmetric matrix alone."""
+    matrix = np.random.default_rng(seed).random((num_loc + 1, num_loc + 1))
+    tensors = {"cost_matrix": torch.as_tensor(matrix, dtype=torch.float32)}
+    return TensorDict(tensors, batch_size=[]), matrix
+
+
+def distances_of(points: np.ndarray) -> np.ndarray:
+    return np.hypot(*np.moveaxis(points[:, None] - points[None], -1, 0))
+
+
+def feasible_tours(num_loc: int) -> list[tuple[int, ...]]:
+    """All orders of 1 ... n in which node i comes before node i + n/2."""
+    half = num_loc // 2
+    return [
+        order
+        for order in itertools.permutations(range(1, num_loc + 1))
+        if all(order.index(i) < order.index(i + half) for i in range(1, half + 1))
+    ]
+
+
+def tour_cost(distances: np.ndarray, tour: tuple[int, ...] | list[int]) -> float:
+    """Cost of leaving the depot, walking the tour and coming back, leg by leg."""
+    return sum(float(distances[a, b]) for a, b in itertools.pairwise([0, *tour, 0]))
+
+
+# ---------------------------------------------------------------- oracles
+
+
+@pytest.mark.parametrize("make", [random_points, random_matrix])
+@pytest.mark.parametrize("forced", [False, True])
+@pytest.mark.parametrize("num_loc", [2, 4, 6])
+def test_mask_allows_exactly_the_feasible_tours(num_loc: int, forced: bool, make):
+    """n! / 2^(n/2) tours; each passes the check at the cost of independent code."""
+    instance, distances = make(num_loc, seed=num_loc)
+    env = PDPEnv(force_start_at_depot=forced)
+    solutions = enumerate_solutions(env, instance)
+    expected = feasible_tours(num_loc)
+    assert len(expected) == math.factorial(num_loc) // 2 ** (num_loc // 2)
+    start = [0] if forced else []
+    assert sorted(map(tuple, solutions)) == sorted((*start, *tour) for tour in expected)
+
+    td = env.reset(instance.expand(len(solutions)))
+    reward = env.get_reward(td, torch.tensor(solutions), check_solution=True)
+    costs = [tour_cost(distances, [a for a in actions if a]) for actions in solutions]
+    assert (-reward).tolist() == pytest.approx(costs, rel=1e-5)
+
+
+def test_check_refuses_exactly_the_infeasible_orders():
+    """All 24 orders of two pairs, one by one."""
+    instance, _ = random_points(4, seed=0)
+    env = PDPEnv()
+    td, feasible = env.reset(instance.unsqueeze(0)), set(feasible_tours(4))
+    for order in itertools.permutations(range(1, 5)):
+        actions = torch.tensor([order])
+        if order in feasible:
+            env.check_solution_validity(td, actions)
+            continue
+        with pytest.raises(InvalidSolutionError) as caught:
+            env.check_solution_validity(td, actions)
+        assert caught.value.constraint == "every pickup precedes its delivery"
+
+
+@given(
+    pairs=st.integers(min_value=1, max_value=8),
+    batch=st.sampled_from([(), (1,), (3,), (2, 2)]),
+    forced=st.booleans(),
+    matrix=st.booleans(),
+    seed=st.integers(min_value=0, max_value=2**32),
+)
+def test_random_rollouts(pairs: int, batch: tuple[int, ...], forced: bool, matrix: bool, seed: int):
+    """They take the number of steps that is known, are valid, and cost what NumPy says."""
+    rng = derive_generator(seed)
+    env = PDPEnv(PDPGenerator(num_loc=2 * pairs), force_start_at_depot=forced)
+    instances = env.generator(batch, rng=rng)
+    if matrix:
+        instances["cost_matrix"] = torch.rand(*batch, *[2 * pairs + 1] * 2, generator=rng)
+    episode = record_episode(env, instances, rng)
+    assert episode.complete
+    assert episode.actions.shape[-1] == episode.bounds[0] == episode.bounds[1] == 2 * pairs + forced
+    reward = env.get_reward(episode.initial, episode.actions, check_solution=True)
+    assert reward.shape == batch
+    rows = episode.actions.reshape(-1, episode.actions.shape[-1]).tolist()
+    for instance, actions, own in zip(
+        instances.reshape(-1), rows, reward.flatten().tolist(), strict=True
+    ):
+        points = torch.cat([instance["depot"].unsqueeze(0), instance["locs"]]).double().numpy()
+        distances = instance["cost_matrix"].double().numpy() if matrix else distances_of(points)
+        assert own == pytest.approx(-tour_cost(distances, actions[forced:]), rel=1e-5, abs=1e-6)
+
+
+# ---------------------------------------------------------------- stepping
+
+
+def test_state_follows_the_tour():
+    """Visits and released deliveries, step by step."""
+    env = PDPEnv()
+    td = env.reset(random_points(4, seed=1)[0].unsqueeze(0))
+    assert td["locs"].shape == (1, 5, 2)
+    assert td["action_mask"][0].tolist() == [False, True, True, False, False]
+    script = [
+        (2, [0, 1, 0, 0, 1], False),  # delivery 4 is released
+        (4, [0, 1, 0, 0, 0], False),
+        (1, [0, 0, 0, 1, 0], False),
+        (3, [0, 0, 0, 0, 0], True),
+    ]
+    for action, allowed, done in script:
+        td = env.step(td.set("action", torch.tensor([action])))["next"]
+        assert td["action_mask"][0].int().tolist() == allowed
+        assert td["done"].item() is done
+        assert td["current_node"].item() == action
+    assert not td["available"].any()
+    assert td["to_deliver"].all()
+
+
+def test_forced_start_is_a_step():
+    """Nothing but the depot is allowed at first, and never again."""
+    env = PDPEnv(force_start_at_depot=True, check_action=True)
+    td = env.reset(random_points(4, seed=1)[0].unsqueeze(0))
+    assert td["action_mask"][0].tolist() == [True, False, False, False, False]
+    with pytest.raises(InvalidActionError):
+        env.step(td.copy().set("action", torch.tensor([1])))
+    td = env.step(td.set("action", torch.tensor([0])))["next"]
+    assert td["action_mask"][0].tolist() == [False, True, True, False, False]
+
+
+def test_multistart_does_not_override_the_forced_start():
+    """With a forced first action there is nothing to choose; the message says what to do."""
+    env = PDPEnv(force_start_at_depot=True)
+    td = env.reset(batch_size=2)
+    for ask in (lambda: env.get_num_starts(td), lambda: env.select_start_nodes(td, 3)):
+        with pytest.raises(UnsupportedError, match="force_start_at_depot=False"):
+            ask()
+
+
+def test_starts_are_the_pickups_of_the_instance():
+    """The instance decides, not the generator, which here makes 20 customers; no delivery."""
+    td = PDPEnv().reset(random_points(6, seed=0)[0].expand(2))
+    env = PDPEnv(PDPGenerator(num_loc=20))
+    assert env.get_num_starts(td) == 3
+    assert env.select_start_nodes(td, 3).tolist() == [1, 1, 2, 2, 3, 3]
+    with pytest.raises(ConfigError, match="1 to 3 starts"):
+        env.select_start_nodes(td, 4)
+
+
+def test_cost_of_an_instance_does_not_depend_on_its_batch_mates():
+    """The same tours, alone and in a batch."""
+    env = PDPEnv(PDPGenerator(num_loc=10), seed=3)
+    episode = record_episode(env, env.generate(5), derive_generator(4))
+    together = env.get_reward(episode.initial, episode.actions)
+    for b in range(5):
+        alone = env.get_reward(env.reset(episode.instances[b : b + 1]), episode.actions[b : b + 1])
+        torch.testing.assert_close(alone[0], together[b])
+
+
+# ---------------------------------------------------------------- real instances
+
+
+def read_tsppd(path: Path) -> TensorDict:
+    """A TSPPD file as an instance with the cost matrix of its own rounding rule.
+
+    Nodes come as +0, -0 (start and end, here one depot), then +1, -1, +2, -2 and so on. What leads
+    to -0 is the cost of coming back, what leaves +0 that of setting out.
+    """
+    text = path.read_text()
+    size = int(re.search(r"DIMENSION\s*:\s*(\d+)", text)[1])
+    coordinates = re.findall(r"^[+-]\d+ (-?\d+) (-?\d+)$", text, re.MULTILINE)
+    if "EXPLICIT" in text:
+        section = text.split("EDGE_WEIGHT_SECTION")[1].split("NODE_COORD_SECTION")[0]
+        costs = np.zeros((size, size))
+        costs[np.tril_indices(size)] = [int(word) for word in section.split()]
+        costs = np.maximum(costs, costs.T)
+    else:
+        costs = np.floor(distances_of(np.array(coordinates, dtype=float)) + 0.5)  # EUC_2D
+    order = [*range(2, size, 2), *range(3, size, 2)]  # pickups, deliveries
+    matrix = np.zeros((size - 1, size - 1))
+    matrix[1:, 1:] = costs[np.ix_(order, order)]
+    matrix[0, 1:], matrix[1:, 0] = costs[0, order], costs[order, 1]
+    tensors = {"cost_matrix": torch.as_tensor(matrix, dtype=torch.float32)}
+    return TensorDict(tensors, batch_size=[])
+
+
+def solve_exactly(matrix: np.ndarray) -> tuple[float, list[int]]:
+    """Best tour by dynamic programming over sets of visited nodes (no outside optimum exists)."""
+    num_loc = len(matrix) - 1
+    half = num_loc // 2
+    paths: dict[tuple[int, int], tuple[float, list[int]]] = {(0, 0): (0.0, [])}
+    for _ in range(num_loc):
+        longer: dict[tuple[int, int], tuple[float, list[int]]] = {}
+        for (visited, last), (cost, tour) in paths.items():
+            for node in range(1, num_loc + 1):
+                ready = node <= half or visited >> (node - half) & 1
+                if visited >> node & 1 or not ready:
+                    continue
+                key, total = (visited | 1 << node, node), cost + matrix[last, node]
+                if key not in longer or total < longer[key][0]:
+                    longer[key] = total, [*tour, node]
+        paths = longer
+    return min((cost + matrix[last, 0], tour) for (_, last), (cost, tour) in paths.items())
+
+
+TSPPD = ["grubhub/grubhub-02-0", "grubhub/grubhub-04-1", "random-uniform/random-005-02153"]
+
+
+@pytest.mark.parametrize("name", TSPPD)
+def test_optimal_tour_of_a_real_instance(shared_dir: Path, name: str):
+    """An exact solver's tour is allowed, valid and costs what the solver says, in whole units."""
+    path = shared_dir / "data" / "tsppd" / f"{name}.tsp"
+    if not path.is_file():
+        pytest.skip(f"{path} is not there")
+    instance = read_tsppd(path)
+    best, tour = solve_exactly(instance["cost_matrix"].double().numpy())
+    env = PDPEnv(check_action=True)
+    td = initial = env.reset(instance.unsqueeze(0))
+    for action in tour:
+        td = env.step(td.set("action", torch.tensor([action])))["next"]
+    assert td["done"].all()
+    assert -env.get_reward(initial, torch.tensor([tour]), check_solution=True).item() == best
+    if len(tour) > 8:
+        return
+    # Few enough orders to see that no allowed tour is cheaper.
+    solutions = enumerate_solutions(env, instance)
+    rewards = env.get_reward(
+        env.reset(instance.expand(len(solutions))), torch.tensor(solutions), check_solution=True
+    )
+    assert -rewards.max().item() == best
+
+
+def read_routes(path: Path) -> list[list[int]]:
+    lines = re.findall(r"^Route\s+\d+\s*:\s*(.*)$", path.read_text(), re.MULTILINE)
+    return [[int(word) for word in line.split()] for line in lines]
+
+
+def route_as_pdp(tasks: np.ndarray, route: list[int]) -> tuple[TensorDict, list[int]]:
+    """The tasks of one route as an instance, and the route as its tour.
+
+    Columns of `tasks`: id, x, y, demand, ready, due, service, pickup, delivery.
+    """
+    pickups = [task for task in route if tasks[task, 8]]
+    nodes = [*pickups, *(int(tasks[task, 8]) for task in pickups)]
+    places = torch.as_tensor(tasks[:, 1:3], dtype=torch.float32)
+    instance = TensorDict({"depot": places[0], "locs": places[nodes]}, batch_size=[])
+    return instance, [nodes.index(task) + 1 for task in route]
+
+
+@pytest.mark.parametrize("size", ["100", "200"])
+def test_best_known_routes_of_real_instances(shared_dir: Path, size: str):
+    """Each route of a Li & Lim solution is a PDP tour; together they have the listed distance."""
+    folder = shared_dir / "data" / "pdptw"
+    if not (folder / "bks.csv").is_file():
+        pytest.skip(f"no instances in {folder}")
+    with (folder / "bks.csv").open() as table:
+        listed = {row["instance"]: row for row in csv.DictReader(table) if row["set"] == size}
+    files = sorted((folder / size).glob("*.sol"))[::7]
+    assert files
+    env = PDPEnv()
+    for file in files:
+        tasks = np.loadtxt(file.with_suffix(".txt"), skiprows=1)
+        routes = read_routes(file)
+        distance = 0.0
+        for route in routes:
+            instance, tour = route_as_pdp(tasks, route)
+            td = env.reset(instance.unsqueeze(0))
+            distance -= env.get_reward(td, torch.tensor([tour]), check_solution=True).item()
+            with pytest.raises(InvalidSolutionError, match="precedes"):
+                env.check_solution_validity(td, torch.tensor([tour[::-1]]))
+        assert len(routes) == int(listed[file.stem]["vehicles_in_sol"])
+        assert distance == pytest.approx(float(listed[file.stem]["distance_in_sol"]), abs=0.02)
+
+
+# ---------------------------------------------------------------- bad input
+
+
+@pytest.mark.parametrize("num_loc", [1, 5])
+def test_odd_instances_are_refused(num_loc: int):
+    """Half an order cannot be delivered."""
+    with pytest.raises(InvalidInstanceError, match="pickups, then their deliveries"):
+        PDPEnv().reset(random_points(num_loc, seed=0)[0].unsqueeze(0))
+
+
+@pytest.mark.parametrize("num_loc", [0, -2, 1, 7, 2.0, True])
+def test_odd_sizes_are_refused(num_loc):
+    """... and never made into even ones in silence."""
+    with pytest.raises(ConfigError, match="num_loc"):
+        PDPGenerator(num_loc=num_loc)
+    with pytest.raises(ConfigError, match="num_loc"):
+        PDPEnv(generator_params={"num_loc": num_loc})
+
+
+# ---------------------------------------------------------------- generator
+
+
+def test_generator_defaults():
+    """Twenty customers, uniform on the unit square, the depot like the others."""
+    instances = PDPGenerator()(2000, torch.Generator().manual_seed(0))
+    assert set(instances.keys()) == {"locs", "depot"}
+    assert instances["locs"].shape == (2000, 20, 2)
+    for points in instances.values():
+        assert points.min() >= 0
+        assert points.max() <= 1
+        assert points.mean().item() == pytest.approx(0.5, abs=0.02)
+        assert points.var().item() == pytest.approx(1 / 12, rel=0.05)
+
+
+def test_generator_options():
+    """Other squares and distributions, the depot with one of its own."""
+    generator = PDPGenerator(
+        num_loc=4,
+        min_loc=2.0,
+        max_loc=4.0,
+        loc_distribution="normal",
+        loc_mean=3.0,
+        loc_std=0.1,
+        depot_distribution=2.5,
+    )
+    instances = generator([3, 2], torch.Generator().manual_seed(0))
+    assert instances.batch_size == (3, 2)
+    assert (instances["depot"] == 2.5).all()
+    assert instances["locs"].std() < 0.2
+    assert instances["locs"].min() >= 2
+    with pytest.raises(ConfigError, match="loc_rate"):
+        PDPGenerator(loc_rate=1.0)
+
+
+def test_generator_is_seeded():
+    """The seed decides; the global generator stays where it is."""
+    before = torch.get_rng_state()
+    first, again, other = (
+        PDPGenerator()(3, torch.Generator().manual_seed(seed))["locs"] for seed in (1, 1, 2)
+    )
+    assert torch.equal(first, again)
+    assert not torch.equal(first, other)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_initial_solution_type_is_checked():
+    assert PDPGenerator(init_sol_type="greedy").init_sol_type == "greedy"
+    with pytest.raises(UnknownNameError, match="greedy"):
+        PDPGenerator(init_sol_type="greed")
+
+
+# ---------------------------------------------------------------- pictures
+
+
+@pytest.mark.parametrize("forced", [False, True])
+@pytest.mark.parametrize("num_loc", [2, 40, 80])
+def test_picture(num_loc: int, forced: bool):
+    """Title with the cost, one line for the tour, one for each of up to 30 orders."""
+    env = PDPEnv(PDPGenerator(num_loc=num_loc), force_start_at_depot=forced)
+    episode = record_episode(env, env.generate(2), derive_generator(0))
+    reward = env.get_reward(episode.initial, episode.actions)
+    axes = env.render(episode.initial, episode.actions, index=1).axes[0]
+    orders = num_loc // 2
+    noun = "order" if orders == 1 else "orders"
+    assert axes.get_title() == f"{orders} {noun} · cost {-reward[1].item():.3f}"
+    assert len(axes.lines) == 1 + (orders if orders <= 30 else 0)
+    assert len(axes.lines[-1].get_xdata()) == num_loc + 2
+    partial = env.render(episode.initial, episode.actions[:, : 1 + forced]).axes[0]
+    assert "1 visited" in partial.get_title()
+    assert len(env.render(episode.initial).axes[0].lines) == len(axes.lines) - 1
