@@ -51,7 +51,7 @@ def save_tensordict_to_npz(
     target.parent.mkdir(parents=True, exist_ok=True)
     method = zipfile.ZIP_DEFLATED if compress else zipfile.ZIP_STORED
     # Not np.savez: it takes the keys as keyword arguments and trips over one called "file".
-    with _atomic_write(target) as file, zipfile.ZipFile(file, "w", method) as archive:
+    with atomic_write(target) as file, zipfile.ZipFile(file, "w", method) as archive:
         for key, array in arrays.items():
             with archive.open(f"{key}.npy", "w", force_zip64=True) as entry:
                 np.lib.format.write_array(entry, array, allow_pickle=False)
@@ -93,7 +93,7 @@ def load_npz_to_tensordict(
 
 
 @contextmanager
-def _atomic_write(target: Path) -> Iterator[IO[bytes]]:
+def atomic_write(target: Path) -> Iterator[IO[bytes]]:
     """File object whose content appears under `target` only if the block succeeds."""
     temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex}.tmp")
     try:

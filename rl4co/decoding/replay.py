@@ -14,9 +14,9 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from rl4co.core.ops import gather_nodes
+from rl4co.core.ops import gather_nodes, step_entropy
 from rl4co.decoding.likelihood import chosen_log_prob
-from rl4co.decoding.rollout import SUPPORT, Rollout, step_entropy
+from rl4co.decoding.rollout import SUPPORT, Rollout
 from rl4co.decoding.strategies import DecodingStrategy
 from rl4co.envs.base import State
 

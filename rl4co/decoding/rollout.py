@@ -16,7 +16,7 @@ from tensordict import TensorDictBase
 from torch import Tensor
 
 from rl4co.core.errors import InvalidActionError, format_indices
-from rl4co.core.ops import gather_nodes
+from rl4co.core.ops import gather_nodes, step_entropy
 from rl4co.decoding.logits import sample_weights
 from rl4co.decoding.strategies import DecodingStrategy
 from rl4co.envs.base import RL4COEnvBase, State
@@ -191,12 +191,6 @@ def walk(
         trace=_stack(trace, state),
         forced=forced,
     )
-
-
-def step_entropy(log_probs: Tensor) -> Tensor:
-    """Entropy of each row of log-probabilities: `[*B, N]` → `[*B]`."""
-    finite = log_probs.clamp_min(torch.finfo(log_probs.dtype).min)  # 0 * -inf is not a number
-    return -(finite.exp() * finite).sum(-1)
 
 
 def rollout(

@@ -1,15 +1,17 @@
 """What all solvers have in common: a function that gives actions becomes a registered solver.
 
 A solver is called as `solver(env, instances, max_runtime=..., num_procs=..., **options)` and gives
-`(actions [B, T], costs [B])` in the environment's own encoding. It carries two attributes:
+`(actions [B, T], costs [B])` in the environment's own encoding. It carries attributes:
 
-- `problems`: names of the environments that it solves;
+- `problems`: names of the environments that it may be the default of;
+- `on_request`: names of others that it solves, or some kinds of them;
 - `priority`: among several solvers of a problem the highest one is the default.
 """
 
 from __future__ import annotations
 
 import functools
+import inspect
 
 from collections.abc import Callable, Collection
 from typing import Any, Protocol, cast
@@ -17,18 +19,20 @@ from typing import Any, Protocol, cast
 from tensordict import TensorDict, TensorDictBase
 from torch import Tensor
 
-from rl4co.core.errors import ConfigError, UnsupportedError
+from rl4co.core.errors import ConfigError, UnknownNameError, UnsupportedError
 from rl4co.core.registry import SOLVERS
 from rl4co.envs.base import RL4COEnvBase
 
-#: Priorities: a solver made for the problem, a constructive heuristic.
-EXACT, HEURISTIC = 100, 10
+#: Priorities: a solver made for the problem, one for vehicle routing, one for everything, a
+#: constructive heuristic.
+EXACT, FLEET_SOLVER, GENERAL_SOLVER, HEURISTIC = 100, 90, 80, 10
 
 
 class Solver(Protocol):
     """The signature of a registered solver."""
 
     problems: Collection[str]
+    on_request: Collection[str]
     priority: int
 
     def __call__(
@@ -45,7 +49,10 @@ class Solver(Protocol):
 
 
 def register_solver(
-    name: str, problems: Collection[str] | None, priority: int
+    name: str,
+    problems: Collection[str] | None,
+    priority: int,
+    on_request: Collection[str] = (),
 ) -> Callable[[Callable[..., Tensor]], Solver]:
     """Decorator: turns `function(env, td, *, max_runtime, num_procs, **options)` into a solver.
 
@@ -57,9 +64,14 @@ def register_solver(
         problems: Environments that the solver may be the default of; None: it works on any
             environment but has to be asked for.
         priority: See the module's docstring.
+        on_request: Environments that the solver solves, or some kinds of them, but only if asked
+            for.
     """
+    solvable = None if problems is None else {*problems, *on_request}
 
     def wrap(function: Callable[..., Tensor]) -> Solver:
+        known = set(inspect.signature(function).parameters) - {"env", "td"}
+
         @functools.wraps(function)
         def solve(
             env: RL4COEnvBase,
@@ -69,11 +81,14 @@ def register_solver(
             num_procs: int = 1,
             **options: Any,
         ) -> tuple[Tensor, Tensor]:
-            if problems is not None and env.name not in problems:
+            if solvable is not None and env.name not in solvable:
                 raise UnsupportedError(
-                    f"expected an environment among {', '.join(sorted(problems))} for the solver "
+                    f"expected an environment among {', '.join(sorted(solvable))} for the solver "
                     f"{name!r}, got {env.name!r}"
                 )
+            for option in options:
+                if option not in known:
+                    raise UnknownNameError(f"option of the solver {name!r}", option, known)
             if not max_runtime > 0:
                 raise ConfigError(f"expected a positive max_runtime, got {max_runtime}")
             if num_procs < 1:
@@ -84,6 +99,7 @@ def register_solver(
 
         solver = cast(Solver, solve)
         solver.problems = () if problems is None else tuple(problems)
+        solver.on_request = tuple(on_request)
         solver.priority = priority
         return SOLVERS.register(name)(solver)
 

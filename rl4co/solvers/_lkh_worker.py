@@ -44,6 +44,27 @@ def solve_tour(
     return tour[start:] + tour[:start]
 
 
+def solve_path(
+    matrix: Sequence[Sequence[int]], runs: int, seed: int, max_runtime: float
+) -> list[int]:
+    """Nodes of a short path from node 0 to the last but one, through all but the last.
+
+    Args:
+        matrix: Integer distances `[N + 1][N + 1]`; the last node joins both ends of the path.
+        runs: See :func:`solve_tour`.
+        seed: See :func:`solve_tour`.
+        max_runtime: See :func:`solve_tour`.
+    """
+    size = len(matrix) - 1
+    if size < 4:
+        return list(range(size))  # nothing to choose
+    tour = solve_tour(matrix, runs, seed, max_runtime)
+    # The tour goes 0 ... last, joint; or, read backwards, 0, joint, last ...
+    if tour[1] == size:
+        tour = [0, *reversed(tour[1:])]
+    return [*(node for node in tour if node < size - 1), size - 1]
+
+
 def _tiny_tour(matrix: Sequence[Sequence[int]]) -> list[int]:
     if len(matrix) < 3:
         return list(range(len(matrix)))

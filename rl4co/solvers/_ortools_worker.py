@@ -49,7 +49,12 @@ def _search_parameters(
     problem: RoutingProblem, max_runtime: float, max_solutions: int | None
 ) -> Any:
     parameters = pywrapcp.DefaultRoutingSearchParameters()
-    parameters.local_search_metaheuristic = Metaheuristic.GUIDED_LOCAL_SEARCH
+    # Guided local search changes costs of legs, which the longest route and lateness hardly notice.
+    parameters.local_search_metaheuristic = (
+        Metaheuristic.GUIDED_LOCAL_SEARCH
+        if problem.objective == "sum"
+        else Metaheuristic.TABU_SEARCH
+    )
     parameters.time_limit.FromMilliseconds(max(1, math.ceil(max_runtime * 1000)))
     if max_solutions is not None:
         parameters.solution_limit = max_solutions

@@ -17,8 +17,13 @@ from rl4co.solvers._problem import INFINITY, Route, RoutingProblem, Vehicle
 #: and one range of penalties serves loads, lengths and times.
 LOAD_UNITS = 10**7
 
-#: Range of penalties on a unit too much, in units of cost.
-LOWEST_PENALTY, HIGHEST_PENALTY = 0.01, 100.0
+#: Penalties on a unit too much, in units of cost: the first, the least, the highest. The latter
+#: makes some units too much, a millionth of a limit, worse than any detour.
+FIRST_PENALTY, LEAST_PENALTY, HIGHEST_PENALTY = 500.0, 0.01, 10.0**6
+#: Penalties beyond this would overflow.
+PENALTY_LIMIT = 10.0**8
+#: Solutions after which penalties are adapted: often, since runs of seconds are short.
+ADAPT_EVERY = 50
 
 #: By which costs are multiplied where lengths cost nothing. Lengths then count as they are: too
 #: little to be traded for a cost, enough to lead the search.
@@ -42,10 +47,7 @@ def solve_problem(
     stop: Any = MaxRuntime(max_runtime)
     if max_iterations is not None:
         stop = MultipleCriteria([stop, MaxIterations(max_iterations)])
-    penalties = pyvrp.PenaltyParams(
-        min_penalty=LOWEST_PENALTY * model.factor, max_penalty=HIGHEST_PENALTY * model.factor
-    )
-    params = pyvrp.SolveParams(penalty=penalties)
+    params = pyvrp.SolveParams(penalty=_penalties(model.factor))
     with warnings.catch_warnings():
         # That no feasible solution is found is told below, and by an error.
         warnings.simplefilter("ignore", pyvrp.exceptions.PenaltyBoundWarning)
@@ -53,6 +55,23 @@ def solve_problem(
     if not result.is_feasible() or result.cost() >= model.forbidden:
         return None
     return model.routes(result.best), model.cost(result) * problem.unit + problem.constant
+
+
+def _penalties(factor: int) -> Any:
+    """Penalty parameters, if a unit of cost is so many of PyVRP's units."""
+
+    class Penalties(pyvrp.PenaltyParams):  # type: ignore[misc]
+        """Begins with a penalty of its own; the middle of the range would be far too high."""
+
+        def midpoint_penalties(self, data: Any) -> Any:
+            first = FIRST_PENALTY * factor
+            return [first] * data.num_load_dimensions, first, first
+
+    return Penalties(
+        solutions_between_updates=ADAPT_EVERY,
+        min_penalty=LEAST_PENALTY * factor,
+        max_penalty=min(HIGHEST_PENALTY * factor, PENALTY_LIMIT),
+    )
 
 
 class _Model:

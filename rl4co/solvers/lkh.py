@@ -1,9 +1,11 @@
 """LKH, the Lin-Kernighan-Helsgaun heuristic (Helsgaun, 2000), through the package `elkai`.
 
-On the instance sizes of the paper it finds optimal tours in nearly all cases. LKH computes with
-integers, so distances are shifted and scaled to 0 ... 1,000,000 and rounded: tours whose lengths
-differ by less than about one millionth of the largest distance per edge are the same to it. The
-costs returned are exact: they come from the environment.
+On the instance sizes of the paper it finds optimal tours in nearly all cases. Open paths become
+tours through one more node, which is next to both of their ends and far from all other nodes.
+
+LKH computes with integers, so distances are shifted and scaled to 0 ... 1,000,000 and rounded:
+tours whose lengths differ by less than about one millionth of the largest distance per edge are the
+same to it. The costs returned are exact: they come from the environment.
 """
 
 from __future__ import annotations
@@ -24,9 +26,11 @@ from rl4co.solvers._parallel import map_instances
 #: Largest integer distance. LKH multiplies by its precision (100) and adds node penalties in 32-bit
 #: integers; beyond about 10 million that overflows and aborts the process.
 RESOLUTION = 1_000_000
+#: Distance to the additional node of an open path, which must not be worth it.
+FAR = 9 * RESOLUTION
 
 
-@register_solver("lkh", problems=("tsp",), priority=EXACT)
+@register_solver("lkh", problems=("tsp", "tsp_dense", "atsp", "shpp"), priority=EXACT)
 def lkh(
     env: RL4COEnvBase,
     td: TensorDictBase,
@@ -55,10 +59,12 @@ def lkh(
         raise MissingDependencyError("elkai", "solvers")
     if runs < 1:
         raise ConfigError(f"expected at least 1 run, got {runs}")
-    jobs = [(matrix.tolist(), runs, seed, max_runtime) for matrix in integer_distances(td)]
+    # Paths between given ends have a last node in their state.
+    is_open = "last_node" in td.keys()
+    matrices = path_distances(td) if is_open else integer_distances(td)
     tours = map_instances(
-        "rl4co.solvers._lkh_worker:solve_tour",
-        jobs,
+        "rl4co.solvers._lkh_worker:" + ("solve_path" if is_open else "solve_tour"),
+        [(matrix.tolist(), runs, seed, max_runtime) for matrix in matrices],
         num_procs,
         description=f"LKH ({env.name})",
         progress=progress,
@@ -66,8 +72,8 @@ def lkh(
     return torch.tensor(tours, dtype=torch.int64, device=td.device)
 
 
-def integer_distances(td: TensorDictBase) -> Tensor:
-    """Distances of each instance, shifted and scaled to 0 ... :data:`RESOLUTION`: `[B, N, N]`.
+def integer_distances(td: TensorDictBase, resolution: int = RESOLUTION) -> Tensor:
+    """Distances of each instance, shifted and scaled to 0 ... `resolution`: `[B, N, N]`.
 
     Adding a constant to every edge adds N times that constant to every tour, so the best tour
     stays the best.
@@ -81,5 +87,26 @@ def integer_distances(td: TensorDictBase) -> Tensor:
     extent = (distances.amax((-2, -1), keepdim=True) - low).clamp_min(
         torch.finfo(torch.float64).tiny
     )
-    scaled = ((distances - low) / extent * RESOLUTION).round().long()
+    scaled = ((distances - low) / extent * resolution).round().long()
     return torch.where(inside, scaled, scaled.new_zeros(()))
+
+
+def path_distances(td: TensorDictBase) -> Tensor:
+    """Distances with one more node, behind the last node and before the first: `[B, M, M]`.
+
+    A tour that uses other ways to and from this node, of which there are M = N + 1, pays
+    :data:`FAR` for each. In the plane no path is longer than one between other ends by more than
+    twice the largest distance for each end, so this is enough; with any matrix, a lower resolution
+    sees to it.
+    """
+    num_nodes, has_matrix = td["action_mask"].shape[-1], "cost_matrix" in td.keys()
+    coarse = FAR // (num_nodes + 1) if has_matrix else RESOLUTION
+    inner = integer_distances(td, min(RESOLUTION, coarse))
+    distances = inner.new_full((len(inner), num_nodes + 1, num_nodes + 1), FAR)
+    distances[:, :-1, :-1] = inner
+    distances[:, -1, -1] = 0
+    distances[:, num_nodes - 1, -1] = distances[:, -1, 0] = 0
+    if not has_matrix:
+        # Symmetric distances stay symmetric; the path may come out backwards.
+        distances[:, 0, -1] = distances[:, -1, num_nodes - 1] = 0
+    return distances

@@ -11,15 +11,16 @@ from rl4co.core.ops import get_distance_matrix
 from rl4co.decoding.rollout import rollout
 from rl4co.envs.base import RL4COEnvBase
 from rl4co.solvers._base import HEURISTIC, register_solver
+from rl4co.solvers._formulations import formulation_of
 
 
-@register_solver("nearest_neighbor", problems=("tsp", "cvrp"), priority=HEURISTIC)
+@register_solver("nearest_neighbor", problems=None, priority=HEURISTIC)
 def nearest_neighbor(
     env: RL4COEnvBase, td: TensorDictBase, *, max_runtime: float, num_procs: int
 ) -> Tensor:
-    """Solutions that begin at node 0; a vehicle returns to the depot when nobody fits any more.
+    """Solutions of any routing problem; depots are visited only if no customer can be.
 
-    All instances are solved at once, in milliseconds.
+    Tours begin at node 0. All instances are solved at once, in milliseconds.
 
     Args:
         env: Environment.
@@ -30,20 +31,18 @@ def nearest_neighbor(
     Returns:
         Actions `[B, T]`.
     """
+    num_depots = formulation_of(env).count_depots(dict(td.items()))
     matrix = td.get("cost_matrix", None)
     distances = get_distance_matrix(td["locs"]) if matrix is None else matrix  # [B, N, N]
-    # Problems with demands have a depot at index 0.
-    has_depot = "demand" in td.keys()
 
     def nearest(state: TensorDictBase) -> TensorDictBase:
         node = state["current_node"].unsqueeze(-1).unsqueeze(-1)  # [B, 1, 1]
         away = distances.gather(1, node.expand(-1, 1, distances.shape[-1])).squeeze(1)  # [B, N]
-        allowed = state["action_mask"]
-        away = away.masked_fill(~allowed, torch.inf)
-        if has_depot:
-            customers = allowed[:, 1:].any(-1)  # [B]
-            depot = torch.where(customers, torch.inf, away[:, 0])
-            away = torch.cat([depot.unsqueeze(-1), away[:, 1:]], -1)
+        away = away.masked_fill(~state["action_mask"], torch.inf)
+        if num_depots:
+            depots, customers = away.split([num_depots, away.shape[-1] - num_depots], -1)
+            some = (customers < torch.inf).any(-1, keepdim=True)  # [B, 1]
+            away = torch.cat([depots.masked_fill(some, torch.inf), customers], -1)
         return state.set("action", away.argmin(-1))
 
     return rollout(env, td, nearest)[2]

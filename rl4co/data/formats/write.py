@@ -14,7 +14,7 @@ from pathlib import Path
 
 from rl4co.core.errors import UnknownNameError, UnsupportedError
 from rl4co.data.formats.instance import BenchmarkInstance, Routes
-from rl4co.data.io import _atomic_write
+from rl4co.data.io import atomic_write
 
 
 def write_solution(
@@ -43,7 +43,7 @@ def write_solution(
     instance.check(routes)
     text = WRITERS[suffix](instance, instance.as_routes(routes))
     target.parent.mkdir(parents=True, exist_ok=True)
-    with _atomic_write(target) as file:
+    with atomic_write(target) as file:
         file.write(text.encode())
     return target
 

@@ -117,8 +117,13 @@ class MultiHeadAttention(nn.Module):
             return self.out_proj(packed_attention(qkv, self.num_heads))
         split = qkv.unflatten(-1, (3, self.num_heads, -1))  # [B, N, 3, H, d]
         q, k, v = split.permute(2, 0, 3, 1, 4)  # [B, H, N, d] each
-        mask = None if attn_mask is None else attn_mask.unsqueeze(1)  # [B, 1, N, N]
-        heads = self.sdpa_fn(q, k, v, attn_mask=mask)  # [B, H, N, d]
+        if attn_mask is None:
+            heads = self.sdpa_fn(q, k, v, attn_mask=None)  # [B, H, N, d]
+        else:
+            # A node that may attend to none gets zeros, whatever the attention function does.
+            mask = attn_mask.unsqueeze(1)  # [B, 1, N, N]
+            alive = mask.any(-1, keepdim=True)  # [B, 1, N, 1]
+            heads = self.sdpa_fn(q, k, v, attn_mask=mask | ~alive) * alive
         return self.out_proj(heads.transpose(1, 2).flatten(2))  # [B, N, D]
 
 

@@ -320,7 +320,7 @@ def test_replay_function_on_a_table(make_env, table_logits, rng, settings):
         expand_solutions(dict(td.items()), 2),
         logits_fn,
         strategy,
-        starts=starts,
+        starts=starts.unsqueeze(-1),
         record=("current_node", "action_mask"),
         with_entropy=True,
     )

@@ -111,7 +111,11 @@ def test_forced_starts(problem, table_logits):
     env, td, table, demands = problem
     starts = env.start_actions(dict(td.items()), env.get_num_starts(td))  # [B, S]
     out = decode(
-        env, solutions_of(td, starts.shape[1]), table_logits(table), Greedy(), starts=starts
+        env,
+        solutions_of(td, starts.shape[1]),
+        table_logits(table),
+        Greedy(),
+        starts=starts.unsqueeze(-1),
     )
     assert out.forced == 1
     length = out.actions.shape[-1]
@@ -181,7 +185,7 @@ def test_walk_records_what_the_policy_saw(problem, table_logits, forced):
     """Following the actions of a rollout gives its trace and its final state."""
     env, td, table, _ = problem
     keys = ("current_node", "action_mask", "i")
-    starts = env.start_actions(dict(td.items()), 3) if forced else None
+    starts = env.start_actions(dict(td.items()), 3).unsqueeze(-1) if forced else None
     made = decode(
         env, solutions_of(td, 3), table_logits(table), Greedy(), starts=starts, record=keys
     )

@@ -142,6 +142,7 @@ def test_starts_are_second_nodes():
         one.get_num_starts(one.reset(batch_size=2))
 
 
+@pytest.mark.parametrize("given_by", ["locs", "cost_matrix"])
 def test_local_search_keeps_the_ends(given_by: str):
     """Never worse, mostly optimal for six nodes, and still a path from the first to the last."""
     pytest.importorskip("numba")

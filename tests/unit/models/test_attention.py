@@ -326,3 +326,19 @@ def test_attention_bias_switch():
 
     assert biases(GraphAttentionNetwork(DIM, HEADS, 1, normalization=None)) == 2
     assert biases(GraphAttentionNetwork(DIM, HEADS, 1, normalization=None, bias=False)) == 0
+
+
+@pytest.mark.parametrize(
+    "function", [None, scaled_dot_product_attention_simple], ids=["own", "plain"]
+)
+def test_a_node_that_may_attend_to_none_gets_zeros(function):
+    """... and finite gradients, on every route; without a bias zeros stay zeros."""
+    attend = MultiHeadAttention(8, 2, bias=False, sdpa_fn=function)
+    x = torch.randn(2, 4, 8, requires_grad=True)
+    mask = torch.ones(2, 4, 4, dtype=torch.bool)
+    mask[1, 2] = False
+    out = attend(x, mask)
+    assert torch.equal(out[1, 2], torch.zeros(8))
+    assert bool((out[0] != 0).any())
+    out.sum().backward()
+    assert bool(x.grad.isfinite().all())

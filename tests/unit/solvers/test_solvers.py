@@ -24,6 +24,14 @@ from rl4co.envs import get_env
 from rl4co.solvers._parallel import map_instances
 from rl4co.solvers.lkh import RESOLUTION, integer_distances
 
+#: Solvers that use all the time they are given, with settings that stop them.
+QUICK: dict[str, dict[str, int]] = {
+    "pyvrp": {"max_iterations": 50},
+    "ortools": {"max_solutions": 20},
+}
+#: Package that a solver needs.
+PACKAGES = {"lkh": "elkai", "pyvrp": "pyvrp", "ortools": "ortools"}
+
 needs_elkai = pytest.mark.skipif(importlib.util.find_spec("elkai") is None, reason="no elkai")
 
 
@@ -58,14 +66,15 @@ def test_costs_are_minus_the_reward(name, problem, batch):
         with pytest.raises(UnsupportedError, match=f"{name}.*{problem}"):
             env.solve(env.generate(batch), solver=name)
         return
-    if name == "lkh" and importlib.util.find_spec("elkai") is None:
-        pytest.skip("no elkai")
+    if name in PACKAGES and importlib.util.find_spec(PACKAGES[name]) is None:
+        pytest.skip(f"no {PACKAGES[name]}")
+    settings = QUICK.get(name, {})
     instances = env.generator(batch, rng=torch.Generator().manual_seed(0))
-    actions, costs = env.solve(instances, solver=name)
+    actions, costs = env.solve(instances, solver=name, **settings)
     td = env.reset(instances)
     assert actions.dtype == torch.int64 and costs.shape == (batch,)
     assert torch.equal(env.get_reward(td, actions, check_solution=True), -costs)
-    again = env.solve(td, solver=name)  # a state instead of an instance
+    again = env.solve(td, solver=name, **settings)  # a state instead of an instance
     assert torch.equal(again[0], actions)
 
 

@@ -1,0 +1,173 @@
+"""The part of the insertion heuristic that runs in worker processes; imports no torch."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+
+from typing import Any
+
+import numpy as np
+
+from rl4co.solvers._problem import Array, Route, RoutingProblem
+
+#: A customer, or the two nodes of an order.
+Job = tuple[int, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class _Place:
+    """The best way to put a job into a route."""
+
+    route: Route  # with the job
+    added: float  # cost that it adds
+    length: float  # length that it adds, to break ties
+
+
+def solve_problem(problem: RoutingProblem) -> tuple[list[Route], float] | None:
+    """Routes and their cost; None if some customer found no place.
+
+    Args:
+        problem: In real numbers.
+    """
+    routes = _Construction(problem).run()
+    if routes is None and problem.delivery is not None:
+        # Vehicles are scarce: what is hard to place goes first.
+        routes = _Construction(problem, largest_first=True).run()
+    return None if routes is None else (routes, problem.cost(routes))
+
+
+class _Construction:
+    """Routes under construction: the used ones, and one without customers for each kind left."""
+
+    def __init__(self, problem: RoutingProblem, largest_first: bool = False) -> None:
+        self.problem, self.largest_first = problem, largest_first
+        orders = {node for pair in problem.orders for node in pair}
+        self.jobs: list[Job] = [*problem.orders]
+        self.jobs += [(node,) for node in problem.customers if node not in orders]
+        self.left = [vehicle.count for vehicle in problem.vehicles]
+        self.routes: dict[int, Route] = {}
+        self.costs: dict[int, float] = {}
+        self.places: dict[int, dict[Job, _Place]] = {}  # route → job → place
+        self.numbers = itertools.count()
+        self.empty = [-1] * len(self.left)  # number of the unused route of each kind
+        for kind in range(len(self.left)):
+            self._open_route(kind)
+
+    def run(self) -> list[Route] | None:
+        while self.jobs:
+            choice = self._choose()
+            if choice is None:
+                break
+            self._insert(*choice)
+        if self.jobs and (self.problem.skip_cost is None or self._prize_missing() > 0):
+            return None
+        return [route for route in self.routes.values() if route.nodes]
+
+    # ---------------------------------------------------------------- choice
+
+    def _choose(self) -> tuple[int, Job] | None:
+        """The route and the job to put into it next; None: stop."""
+        best: tuple[Any, int, Job] | None = None
+        highest, missing = max(self.costs.values()), self._prize_missing()
+        for number, places in self.places.items():
+            for job, place in places.items():
+                key = self._rank(number, job, place, highest, missing)
+                if key is not None and (best is None or key < best[0]):
+                    best = (key, number, job)
+        return None if best is None else best[1:]
+
+    def _rank(
+        self, number: int, job: Job, place: _Place, highest: float, missing: float
+    ) -> Any:
+        """Smaller is better; None: better left out."""
+        problem, added = self.problem, place.added
+        if problem.objective == "max":
+            added = max(self.costs[number] + added - highest, 0.0)
+        if self.largest_first and problem.delivery is not None:
+            return -float(problem.delivery[job[0]]), added, place.length
+        if problem.skip_cost is None:
+            return added, place.length
+        worth = float(problem.skip_cost[job[0]])
+        if not any(vehicle.rate for vehicle in problem.vehicles):
+            # Length is what is scarce.
+            return None if worth <= 0 else place.length / worth
+        gain = worth - added
+        if gain > 0:
+            return 0, -gain
+        if missing <= 0 or problem.prize is None:
+            return None
+        prize = float(problem.prize[job[0]])
+        return None if prize <= 0 else (1, -gain / min(prize, missing))
+
+    def _prize_missing(self) -> float:
+        if self.problem.prize is None:
+            return 0.0
+        nodes = [node for route in self.routes.values() for node in route.nodes]
+        return self.problem.min_prize - float(self.problem.prize[nodes].sum())
+
+    # ---------------------------------------------------------------- routes
+
+    def _insert(self, number: int, job: Job) -> None:
+        place = self.places[number][job]
+        self.jobs.remove(job)
+        for places in self.places.values():
+            places.pop(job, None)
+        if number in self.empty:
+            self._open_route(place.route.vehicle)
+        self.routes[number] = place.route
+        self._update(number)
+
+    def _open_route(self, kind: int) -> None:
+        if self.left[kind] > 0:
+            self.left[kind] -= 1
+            number = self.empty[kind] = next(self.numbers)
+            self.routes[number] = Route(kind, [])
+            self._update(number)
+        else:
+            self.empty[kind] = -1
+
+    def _update(self, number: int) -> None:
+        route = self.routes[number]
+        self.costs[number] = self.problem.route_cost(route) if route.nodes else 0.0
+        found = {job: self._best_place(number, job) for job in self.jobs}
+        self.places[number] = {job: place for job, place in found.items() if place is not None}
+
+    def _best_place(self, number: int, job: Job) -> _Place | None:
+        route = self.routes[number]
+        added, positions = _insertions(self.problem, route, job)
+        for index in np.argsort(added, kind="stable"):
+            nodes = list(route.nodes)
+            # From the back, so that positions in front stay what they are.
+            for node, position in reversed(list(zip(job, positions[index], strict=True))):
+                nodes.insert(int(position), node)
+            longer = Route(route.vehicle, nodes)
+            if self.problem.feasible(longer):
+                cost = self.problem.route_cost(longer) - self.costs[number]
+                return _Place(longer, cost, float(added[index]))
+        return None
+
+
+def _insertions(problem: RoutingProblem, route: Route, job: Job) -> tuple[Array, Array]:
+    """Added length of every way to put a job into a route, `[P]`, and positions `[P, nodes]`."""
+    vehicle = problem.vehicles[route.vehicle]
+    before = np.array([vehicle.start, *route.nodes])  # [L + 1]
+    after = np.array([*route.nodes, -1 if vehicle.end is None else vehicle.end])
+    ends = after == -1  # a leg that is not driven
+    length = problem.length
+
+    def leg(origin: Any, destination: Any) -> Any:
+        return np.where(ends, 0.0, length[origin, destination])
+
+    old = leg(before, after) if route.nodes else np.zeros(1)  # an empty route is not driven
+    places = np.arange(len(before))
+    if len(job) == 1:
+        return length[before, job[0]] + leg(job[0], after) - old, places[:, None]
+    first, last = job
+    apart_first = length[before, first] + leg(first, after) - old
+    apart_last = length[before, last] + leg(last, after) - old
+    together = length[before, first] + length[first, last] + leg(last, after) - old
+    table = apart_first[:, None] + apart_last[None, :]  # [L + 1, L + 1]
+    np.fill_diagonal(table, together)
+    rows, columns = np.triu_indices(len(before))  # the second node never in front of the first
+    return table[rows, columns], np.stack([rows, columns], 1)

@@ -1,0 +1,104 @@
+"""The way of every routing solver: formulate, solve in worker processes, encode, compare costs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from tensordict import TensorDictBase
+from torch import Tensor
+
+from rl4co.core.errors import RL4COError, UnsupportedError, format_indices
+from rl4co.envs.base import RL4COEnvBase
+from rl4co.solvers._formulations import formulation_of, instances_of, pad_actions
+from rl4co.solvers._parallel import map_instances
+from rl4co.solvers._problem import RoutingProblem
+
+#: How far the cost that a solver reports may be from the environment's: float32, and integers.
+COST_TOLERANCE = 1e-4
+
+
+def solve_routing(
+    env: RL4COEnvBase,
+    td: TensorDictBase,
+    target: str,
+    arguments: Sequence[Any],
+    *,
+    prepare: Callable[[RoutingProblem], RoutingProblem],
+    obstacle: Callable[[RoutingProblem], str | None],
+    num_procs: int,
+    label: str,
+    progress: bool | None,
+) -> Tensor:
+    """Solves all instances of a batch.
+
+    Args:
+        env: Environment.
+        td: State after reset.
+        target: Function of the worker, as `package.module:function`. It gets a prepared problem and
+            the arguments, and gives routes and their cost as the solver counts it, or None.
+        arguments: Its other arguments.
+        prepare: Makes of a problem what the worker wants.
+        obstacle: Why the solver cannot solve a problem; None: it can.
+        num_procs: Number of processes.
+        label: Name of the solver for the progress bar and messages.
+        progress: Whether to show a progress bar; None: if stderr is a terminal.
+
+    Returns:
+        Actions `[B, T]`.
+    """
+    formulation = formulation_of(env)
+    problems = [formulation.formulate(env, instance) for instance in instances_of(td)]
+    for problem in problems:
+        reason = obstacle(problem)
+        if reason is not None:
+            raise UnsupportedError(f"{label} cannot solve this {env.name} instance: {reason}")
+    results = map_instances(
+        target,
+        [(prepare(problem), *arguments) for problem in problems],
+        num_procs,
+        description=f"{label} ({env.name})",
+        progress=progress,
+    )
+    unsolved = [index for index, result in enumerate(results) if result is None]
+    if unsolved:
+        raise RL4COError(
+            f"expected {label} to find a feasible solution of every {env.name} instance, got none "
+            f"of instances {format_indices(unsolved)}; raise max_runtime or try another solver"
+        )
+    solutions = [
+        formulation.encode(env, problem, routes)
+        for problem, (routes, _) in zip(problems, results, strict=True)
+    ]
+    actions = pad_actions(solutions).to(td.device)
+    _compare_costs(env, td, actions, problems, [cost for _, cost in results], label)
+    return actions
+
+
+def _compare_costs(
+    env: RL4COEnvBase,
+    td: TensorDictBase,
+    actions: Tensor,
+    problems: Sequence[RoutingProblem],
+    costs: Sequence[float],
+    label: str,
+) -> None:
+    """Raises unless solver and environment agree on what the solutions cost.
+
+    They do unless an environment counts costs in a way of its own, as a subclass may. Then the
+    solver has minimised something else.
+    """
+    reported = torch.tensor(costs, dtype=torch.float64)
+    counted = -env.get_reward(td, actions, check_solution=True).double().cpu()  # [B]
+    size = [abs(p.constant) + float(abs(p.length).max()) for p in problems]
+    scale = counted.abs() + torch.tensor(size, dtype=torch.float64)
+    wrong = ((reported - counted).abs() > COST_TOLERANCE * scale).nonzero().flatten().tolist()
+    if wrong:
+        first = wrong[0]
+        raise RL4COError(
+            f"expected {label} and {env.name} to agree on costs, got {costs[first]:g} and "
+            f"{float(counted[first]):g} (instances {format_indices(wrong)}); does the environment "
+            "override the objective, or is the diagonal of its cost_matrix not 0?"
+        )

@@ -1,0 +1,79 @@
+"""The routing solver of OR-Tools (Google): guided local search for all sorts of routing problems.
+
+https://developers.google.com/optimization/routing. It knows every constraint and objective of the
+routing environments except split deliveries, squares of lateness, and is the solver for the
+longest of several routes and for lateness. Where PyVRP or LKH can be used, they find better
+solutions in the same time, much better ones of the orienteering problem.
+
+OR-Tools computes with integers, see :mod:`rl4co.solvers._integers` for the resolution and the
+rounding of limits. The costs returned are exact: they come from the environment. Prizes of the
+SPCTSP are known to it in advance: no policy can be expected to reach its costs.
+"""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+from tensordict import TensorDictBase
+from torch import Tensor
+
+from rl4co.core.errors import ConfigError, MissingDependencyError, UnsupportedError
+from rl4co.envs.base import RL4COEnvBase
+from rl4co.solvers._base import GENERAL_SOLVER, register_solver
+from rl4co.solvers._integers import to_integers
+from rl4co.solvers._routing import solve_routing
+
+
+@register_solver(
+    "ortools",
+    problems=(
+        "tsp", "tsp_dense", "atsp", "shpp", "mtsp", "cvrp", "cvrpmvc", "cvrptw", "mtvrp", "svrp",
+        "op", "pctsp", "spctsp", "pdp", "mdcpdp",
+    ),
+    priority=GENERAL_SOLVER,
+)  # fmt: skip
+def ortools(
+    env: RL4COEnvBase,
+    td: TensorDictBase,
+    *,
+    max_runtime: float,
+    num_procs: int,
+    max_solutions: int | None = None,
+    seed: int | None = None,
+    progress: bool | None = None,
+) -> Tensor:
+    """Solutions by OR-Tools. With `max_solutions` the same arguments give the same solutions.
+
+    Args:
+        env: Environment.
+        td: State after reset.
+        max_runtime: Seconds per instance, all of which are used.
+        num_procs: Instances solved at the same time, each in its own process.
+        max_solutions: Solutions that local search goes through per instance; None: only time
+            counts. Guided local search never stops by itself.
+        seed: Must be None: the search of OR-Tools is not random and takes no seed.
+        progress: Whether to show a progress bar; None: if stderr is a terminal.
+
+    Returns:
+        Actions `[B, T]`.
+    """
+    if find_spec("ortools") is None:
+        raise MissingDependencyError("ortools", "solvers")
+    if seed is not None:
+        raise UnsupportedError(
+            f"expected no seed, got {seed}: the routing search of OR-Tools is not random; what "
+            "varies with the speed of the machine is fixed by max_solutions"
+        )
+    if max_solutions is not None and max_solutions < 1:
+        raise ConfigError(f"expected at least 1 solution, got {max_solutions}")
+    return solve_routing(
+        env,
+        td,
+        "rl4co.solvers._ortools_worker:solve_problem",
+        (max_runtime, max_solutions),
+        prepare=to_integers,
+        obstacle=lambda problem: None,
+        num_procs=num_procs,
+        label="OR-Tools",
+        progress=progress,
+    )
