@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from rl4co.solvers._problem import Array, Route, RoutingProblem
+from rl4co.solvers._problem import Route, RoutingProblem
 
 #: A customer, or the two nodes of an order.
 Job = tuple[int, ...]
@@ -77,9 +77,7 @@ class _Construction:
                     best = (key, number, job)
         return None if best is None else best[1:]
 
-    def _rank(
-        self, number: int, job: Job, place: _Place, highest: float, missing: float
-    ) -> Any:
+    def _rank(self, number: int, job: Job, place: _Place, highest: float, missing: float) -> Any:
         """Smaller is better; None: better left out."""
         problem, added = self.problem, place.added
         if problem.objective == "max":
@@ -148,7 +146,7 @@ class _Construction:
         return None
 
 
-def _insertions(problem: RoutingProblem, route: Route, job: Job) -> tuple[Array, Array]:
+def _insertions(problem: RoutingProblem, route: Route, job: Job) -> tuple[Any, Any]:
     """Added length of every way to put a job into a route, `[P]`, and positions `[P, nodes]`."""
     vehicle = problem.vehicles[route.vehicle]
     before = np.array([vehicle.start, *route.nodes])  # [L + 1]

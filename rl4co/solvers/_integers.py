@@ -102,9 +102,7 @@ def _integer_loads(
     problem: RoutingProblem, vehicles: list[Vehicle]
 ) -> tuple[dict[str, Any], list[Vehicle]]:
     loads = {
-        key: value
-        for key in ("delivery", "pickup")
-        if (value := getattr(problem, key)) is not None
+        key: value for key in ("delivery", "pickup") if (value := getattr(problem, key)) is not None
     }
     capacity = max((v.capacity for v in vehicles if v.capacity != INFINITY), default=INFINITY)
     if not loads or capacity == INFINITY:

@@ -1,4 +1,4 @@
-"""The part of the OR-Tools solver that runs in worker processes; imports neither torch nor TorchRL."""
+"""The OR-Tools solver in worker processes; imports neither torch nor TorchRL."""
 
 from __future__ import annotations
 
@@ -164,7 +164,7 @@ class _Model:
 
     def _add_limits(self) -> None:
         if any(vehicle.max_length != INFINITY for vehicle in self.vehicles):
-            self._lengths
+            _ = self._lengths  # making the dimension adds its limits
 
     def _add_loads(self) -> None:
         problem, routing = self.problem, self.routing
@@ -195,7 +195,7 @@ class _Model:
                 if problem.delivery[node] > 0:
                     fetched.CumulVar(self.manager.NodeToIndex(node)).SetMax(0)
 
-    def _per_node(self, values: Array) -> int:
+    def _per_node(self, values: Any) -> int:
         """A transit that depends on the node that is left."""
         return self.routing.RegisterUnaryTransitVector([*values.astype(np.int64).tolist(), 0])
 

@@ -149,7 +149,9 @@ class RoutingProblem:
 
     def _keeps_length(self, route: Route) -> bool:
         limit = self.vehicles[route.vehicle].max_length
-        return limit == INFINITY or sum(float(self.length[leg]) for leg in self.legs(route)) <= limit
+        return (
+            limit == INFINITY or sum(float(self.length[leg]) for leg in self.legs(route)) <= limit
+        )
 
     def _keeps_loads(self, route: Route) -> bool:
         nodes, capacity = route.nodes, self.vehicles[route.vehicle].capacity

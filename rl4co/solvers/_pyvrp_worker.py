@@ -60,7 +60,7 @@ def solve_problem(
 def _penalties(factor: int) -> Any:
     """Penalty parameters, if a unit of cost is so many of PyVRP's units."""
 
-    class Penalties(pyvrp.PenaltyParams):  # type: ignore[misc]
+    class Penalties(pyvrp.PenaltyParams):
         """Begins with a penalty of its own; the middle of the range would be far too high."""
 
         def midpoint_penalties(self, data: Any) -> Any:
@@ -137,7 +137,9 @@ class _Model:
     # ---------------------------------------------------------------- places
 
     def _depot_nodes(self) -> list[int]:
-        ends = {node for v in self.problem.vehicles for node in (v.start, v.end) if node is not None}
+        ends = {
+            node for v in self.problem.vehicles for node in (v.start, v.end) if node is not None
+        }
         return [*sorted(ends), self.nowhere]
 
     def _depot(self, node: int) -> Any:

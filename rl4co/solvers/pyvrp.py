@@ -92,5 +92,7 @@ def find_obstacle(problem: RoutingProblem) -> str | None:
         # stand between them.
         loads = problem.pickup + problem.delivery
         if any(loads[node] == 0 for node in problem.customers):
-            return "a customer without demand, and linehauls that come before backhauls; use ortools"
+            return (
+                "a customer without demand, and linehauls that come before backhauls; use ortools"
+            )
     return None

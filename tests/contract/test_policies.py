@@ -173,7 +173,9 @@ def test_randomness_comes_from_the_generator(pair):
 def test_other_sizes(pair):
     """A policy is not tied to the size it was built with."""
     env, policy, _ = pair
-    larger = make_sized_env(env.name, 10, seed=5)  # even: orders of pickup and delivery come in pairs
+    larger = make_sized_env(
+        env.name, 10, seed=5
+    )  # even: orders of pickup and delivery come in pairs
     td = larger.reset(batch_size=2)
     out = policy(td, env, phase="test")
     larger.check_solution_validity(td, out["actions"])

@@ -13,7 +13,14 @@ from rl4co.solvers._formulations.orders import ORDERS
 from rl4co.solvers._formulations.prizes import PRIZES
 from rl4co.solvers._formulations.tours import TOURS
 
-__all__ = ["FORMULATIONS", "Formulation", "Instance", "formulation_of", "instances_of", "pad_actions"]
+__all__ = [
+    "FORMULATIONS",
+    "Formulation",
+    "Instance",
+    "formulation_of",
+    "instances_of",
+    "pad_actions",
+]
 
 FORMULATIONS: dict[str, Formulation] = {**TOURS, **FLEETS, **PRIZES, **ORDERS}
 

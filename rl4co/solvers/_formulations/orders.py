@@ -87,5 +87,7 @@ def _distances(env: Any, instance: Instance) -> Array:
 
 ORDERS = {
     "pdp": Formulation(pickup_and_delivery, encode_pickups),
-    "mdcpdp": Formulation(several_depots, encode_vehicles, lambda state: state["capacity"].shape[-1]),
+    "mdcpdp": Formulation(
+        several_depots, encode_vehicles, lambda state: state["capacity"].shape[-1]
+    ),
 }

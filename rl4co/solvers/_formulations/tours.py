@@ -12,7 +12,7 @@ from rl4co.solvers._formulations._base import (
     lengths,
     one_route,
 )
-from rl4co.solvers._problem import Route, RoutingProblem, Vehicle
+from rl4co.solvers._problem import Objective, Route, RoutingProblem, Vehicle
 
 
 def closed_tour(env: Any, instance: Instance) -> RoutingProblem:
@@ -47,7 +47,7 @@ def several_tours(env: Any, instance: Instance) -> RoutingProblem:
     """mTSP: agents that start and end at node 0."""
     length = lengths(instance)
     agents = Vehicle(count=min(int(instance["num_agents"]), len(length) - 1))
-    objective = "max" if env.cost_type == "minmax" else "sum"
+    objective: Objective = "max" if env.cost_type == "minmax" else "sum"
     return RoutingProblem(length, customers_of(len(length)), (agents,), objective)
 
 

@@ -43,7 +43,9 @@ BOTH, EVERY = ("pyvrp", "ortools"), ("pyvrp", "ortools", "lkh")
 BATCH = 2
 
 
-def asymmetric(key: str = "cost_matrix", nodes: int = 6, scale: float = 1.0, drop: Sequence[str] = ()):
+def asymmetric(
+    key: str = "cost_matrix", nodes: int = 6, scale: float = 1.0, drop: Sequence[str] = ()
+):
     """Adds a matrix of shortest ways in a random graph and drops what it replaces.
 
     Shortest, because masks that leave a way back may be stricter than constraints otherwise.

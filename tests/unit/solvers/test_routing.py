@@ -94,7 +94,7 @@ def test_a_hair_too_much_is_too_much(solver):
 
 @pytest.mark.parametrize(("late", "cost"), [(0.0, 12.0), (-0.01, 16.0)])
 def test_a_time_window_can_be_met_exactly(solver, late, cost):
-    """A 3-4-5 triangle: service at 3 takes 2, then 4 to the corner, at 9, when its window closes."""
+    """A 3-4-5 triangle: service at 3 takes 2, then 4 to the corner, at 9, when it closes."""
     # Earlier, the corner must be served first (at 5), when 3 is reached at 10, too late as well.
     windows = torch.tensor([[[0.0, 20.0], [0.0, 3.0], [0.0, 9.0 + late]]])
     td = cvrp(
@@ -188,7 +188,11 @@ def test_lengths_in_integers():
     length = np.array([[0.0, 1.0, 2.0], [1.0, 0.0, 3.0], [2.0, 3.0, 0.0]])
     problem = to_integers(RoutingProblem(length, (1, 2), (Vehicle(max_length=4.1),)))
     half = RESOLUTION // 2
-    assert problem.length.tolist() == [[0, half, 2 * half], [half, 0, 3 * half], [2 * half, 3 * half, 0]]
+    assert problem.length.tolist() == [
+        [0, half, 2 * half],
+        [half, 0, 3 * half],
+        [2 * half, 3 * half, 0],
+    ]
     assert problem.vehicles[0].max_length == math.floor(4.1 * half)
     assert problem.unit == pytest.approx(1 / half)
     assert problem.cost([Route(0, [1, 2])]) == pytest.approx(6.0)
@@ -217,7 +221,7 @@ def test_rounding_is_on_the_safe_side():
 
 
 def test_whole_demands_stay_whole():
-    """Demands of generated instances are integers of the capacity, whatever float32 makes of them."""
+    """Generated demands are integers of the capacity, whatever float32 makes of them."""
     env = get_env("cvrp", generator_params={"num_loc": 100})
     instances = env.generator(4, rng=torch.Generator().manual_seed(0))
     for row, instance in enumerate(instances_of(env.reset(instances))):
@@ -287,7 +291,9 @@ def test_pyvrp_refuses_customers_without_demand_between_backhauls():
 )
 def test_missing_packages_name_the_extra(name, package, monkeypatch):
     """The error is the line to install them."""
-    monkeypatch.setattr(importlib.import_module(f"rl4co.solvers.{name}"), "find_spec", lambda _: None)
+    monkeypatch.setattr(
+        importlib.import_module(f"rl4co.solvers.{name}"), "find_spec", lambda _: None
+    )
     env = get_env("tsp", generator_params={"num_loc": 5})
     with pytest.raises(MissingDependencyError, match=rf"{package}.*pip install 'rl4co\[solvers\]'"):
         env.solve(env.generate(1), solver=name)
@@ -403,9 +409,7 @@ def test_cheapest_insertion_by_hand():
 
 def test_insertion_packs_scarce_vehicles():
     """0.6, 0.6, 0.4, 0.4 fit two vehicles only in pairs; the near 0.4s must not travel together."""
-    td = cvrp(
-        line(10.0, 10.1, 1.0, 1.1), [0.6, 0.6, 0.4, 0.4], max_vehicle=torch.full((1, 1), 2.0)
-    )
+    td = cvrp(line(10.0, 10.1, 1.0, 1.1), [0.6, 0.6, 0.4, 0.4], max_vehicle=torch.full((1, 1), 2.0))
     actions, _ = get_env("cvrpmvc").solve(td, solver="insertion")
     routes = "".join(map(str, actions[0].tolist())).strip("0").split("0")
     assert sorted(len(route) for route in routes) == [2, 2]
