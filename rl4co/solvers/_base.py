@@ -112,7 +112,12 @@ def _reset(env: RL4COEnvBase, instances: TensorDictBase) -> TensorDict:
             f"expected instances with one batch axis, got batch {list(instances.batch_size)}; "
             "flatten the batch, or unsqueeze(0) a single instance"
         )
-    # A state (after reset) serves as well: its instance is still in it.
-    return (
-        cast(TensorDict, instances) if "action_mask" in instances.keys() else env.reset(instances)
-    )
+    if "action_mask" not in instances.keys():
+        return env.reset(instances)
+    # A state serves as well: its instance is still in it.
+    if bool((instances["i"] > 0).any()):
+        raise ConfigError(
+            "expected instances or the state after reset, got a state with steps behind it; "
+            "solvers begin at the beginning"
+        )
+    return cast(TensorDict, instances)

@@ -84,7 +84,7 @@ class _Model:
         )
         self.routing = pywrapcp.RoutingModel(self.manager)
         self.factor = 1  # units of the objective for a unit of cost
-        self._drop_nowhere()
+        self._drop_unused()
         self._add_costs()
         self._add_limits()
         self._add_loads()
@@ -106,13 +106,15 @@ class _Model:
 
     # ---------------------------------------------------------------- costs
 
-    def _drop_nowhere(self) -> None:
-        nowhere = len(self.problem.length)
-        if all(vehicle.end is not None for vehicle in self.vehicles):
-            # Nobody ends there, so it is a node like others, which nobody visits.
-            index = self.manager.NodeToIndex(nowhere)
-            self.routing.AddDisjunction([index], 0)
-            self.routing.solver().Add(self.routing.ActiveVar(index) == 0)
+    def _drop_unused(self) -> None:
+        """Nodes at which nobody starts, ends or has anything to do; OR-Tools visits all others."""
+        ends = {node for v in self.vehicles for node in (v.start, v.end)}
+        nowhere = len(self.problem.length) if None in ends else None
+        for node in {*range(len(self.problem.length) + 1)} - {*self.problem.customers, *ends}:
+            if node != nowhere:
+                index = self.manager.NodeToIndex(node)
+                self.routing.AddDisjunction([index], 0)
+                self.routing.solver().Add(self.routing.ActiveVar(index) == 0)
 
     def _add_costs(self) -> None:
         problem = self.problem

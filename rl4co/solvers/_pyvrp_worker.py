@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 
 from typing import Any
@@ -90,7 +91,7 @@ class _Model:
         self.counts_lengths = any(vehicle.rate for vehicle in problem.vehicles)
         self.factor = 1 if self.counts_lengths else TIES  # PyVRP's units for a unit of cost
         #: Cost of legs that must not be used: more than any solution without them.
-        largest = int(problem.length.max()) * max(1, *(round(v.rate) for v in problem.vehicles))
+        largest = int(problem.length.max()) * max(1, *(math.ceil(v.rate) for v in problem.vehicles))
         skipped = 0 if problem.skip_cost is None else int(problem.skip_cost.sum())
         self.forbidden = 2 * (len(problem.customers) + 1) * (largest + 1) + skipped * self.factor
 

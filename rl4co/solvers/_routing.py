@@ -100,5 +100,5 @@ def _compare_costs(
         raise RL4COError(
             f"expected {label} and {env.name} to agree on costs, got {costs[first]:g} and "
             f"{float(counted[first]):g} (instances {format_indices(wrong)}); does the environment "
-            "override the objective, or is the diagonal of its cost_matrix not 0?"
+            "override the objective?"
         )

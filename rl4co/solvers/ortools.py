@@ -1,13 +1,14 @@
-"""The routing solver of OR-Tools (Google): guided local search for all sorts of routing problems.
+"""The routing solver of OR-Tools (Google), for all sorts of routing problems.
 
-https://developers.google.com/optimization/routing. It knows every constraint and objective of the
-routing environments except split deliveries, squares of lateness, and is the solver for the
-longest of several routes and for lateness. Where PyVRP or LKH can be used, they find better
-solutions in the same time, much better ones of the orienteering problem.
+https://developers.google.com/optimization/routing. The search is guided local search, and tabu
+search where legs do not add up to the cost. It knows every constraint and objective of the routing
+environments except split deliveries (on request, the SDVRP is solved without any) and squares of
+lateness, and is the default for the longest of several routes and for lateness. Where PyVRP or LKH
+can be used, they find better solutions in the same time, much better ones of the OP.
 
 OR-Tools computes with integers, see :mod:`rl4co.solvers._integers` for the resolution and the
 rounding of limits. The costs returned are exact: they come from the environment. Prizes of the
-SPCTSP are known to it in advance: no policy can be expected to reach its costs.
+SPCTSP are known in advance here: no policy can be expected to reach these costs.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from rl4co.solvers._routing import solve_routing
         "op", "pctsp", "spctsp", "pdp", "mdcpdp",
     ),
     priority=GENERAL_SOLVER,
+    on_request=("sdvrp",),
 )  # fmt: skip
 def ortools(
     env: RL4COEnvBase,

@@ -8,23 +8,28 @@ PyVRP computes with integers, see :mod:`rl4co.solvers._integers` for the resolut
 of limits. The costs returned are exact: they come from the environment.
 
 It solves what a sum of route lengths and of costs of customers left out can express. The longest
-route and lateness are not among it, nor are split deliveries. Prizes of the SPCTSP are known to it
-in advance: no policy can be expected to reach its costs.
+route and lateness are not among it, nor are split deliveries: on request, the SDVRP is solved
+without any. Prizes of the SPCTSP are known in advance here: no policy can be expected to reach
+these costs.
 """
 
 from __future__ import annotations
 
+from importlib.metadata import version
 from importlib.util import find_spec
 
 from tensordict import TensorDictBase
 from torch import Tensor
 
-from rl4co.core.errors import ConfigError, MissingDependencyError
+from rl4co.core.errors import ConfigError, MissingDependencyError, UnsupportedError
 from rl4co.envs.base import RL4COEnvBase
 from rl4co.solvers._base import FLEET_SOLVER, register_solver
 from rl4co.solvers._integers import to_integers
 from rl4co.solvers._problem import RoutingProblem
 from rl4co.solvers._routing import solve_routing
+
+#: The release that made locations and shipments parts of a model.
+OLDEST = (0, 14)
 
 
 @register_solver(
@@ -34,8 +39,9 @@ from rl4co.solvers._routing import solve_routing
         "op", "pctsp", "spctsp", "pdp",
     ),
     priority=FLEET_SOLVER,
-    # By default these minimise something else than the total length.
-    on_request=("mtsp", "mdcpdp"),
+    # The first two minimise something else than the total length by default; deliveries of the
+    # third are not split.
+    on_request=("mtsp", "mdcpdp", "sdvrp"),
 )  # fmt: skip
 def pyvrp(
     env: RL4COEnvBase,
@@ -63,6 +69,12 @@ def pyvrp(
     """
     if find_spec("pyvrp") is None:
         raise MissingDependencyError("pyvrp", "solvers")
+    installed = version("pyvrp")
+    if tuple(int(part) for part in installed.split(".")[:2]) < OLDEST:
+        raise UnsupportedError(
+            f"expected pyvrp {'.'.join(map(str, OLDEST))} or later, which needs Python 3.11, got "
+            f"{installed}; upgrade it or use ortools"
+        )
     if max_iterations is not None and max_iterations < 1:
         raise ConfigError(f"expected at least 1 iteration, got {max_iterations}")
     if seed < 0:

@@ -14,7 +14,7 @@ import torch
 PYPROJECT = Path(__file__).resolve().parents[2] / "pyproject.toml"
 
 #: Package → the release that brought a feature the library cannot do without.
-NEEDED = {"torch": (2, 6), "lightning": (2, 6)}
+NEEDED = {"torch": (2, 6), "lightning": (2, 6), "pyvrp": (0, 14)}
 
 
 @pytest.mark.parametrize("package", NEEDED)

@@ -54,8 +54,8 @@ def scarce_vehicles(env: Any, instance: Instance) -> RoutingProblem:
 def unsplit_deliveries(env: Any, instance: Instance) -> RoutingProblem:
     """SDVRP in which nobody is served twice: a CVRP of the customers with a demand.
 
-    Solutions are valid, but split deliveries may be better. Solvers that promise good solutions
-    should not use this.
+    Solutions are valid, but split deliveries may be better, so no solver that promises to look for
+    the best solution may be the default.
     """
     problem = capacitated(env, instance)
     served = tuple(node for node in problem.customers if instance["demand"][node] > 0)

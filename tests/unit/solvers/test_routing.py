@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import math
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -264,8 +267,6 @@ def test_default_solvers(problem, expected):
         ("mtsp", {}, "pyvrp", "longest route"),
         ("mdcpdp", {}, "pyvrp", "lateness"),
         ("mdcpdp", {"reward_mode": "lateness_square"}, "ortools", "not linear"),
-        ("sdvrp", {}, "pyvrp", "got 'sdvrp'"),
-        ("sdvrp", {}, "ortools", "got 'sdvrp'"),
         ("cvrp", {}, "lkh", "got 'cvrp'"),
     ],
 )
@@ -299,6 +300,16 @@ def test_missing_packages_name_the_extra(name, package, monkeypatch):
         env.solve(env.generate(1), solver=name)
 
 
+def test_old_releases_of_pyvrp_are_refused(monkeypatch):
+    """Their models are made of other parts; Python 3.10 gets no other."""
+    pytest.importorskip("pyvrp")
+    module = importlib.import_module("rl4co.solvers.pyvrp")
+    monkeypatch.setattr(module, "version", lambda _: "0.11.3")
+    env = get_env("cvrp", generator_params={"num_loc": 5})
+    with pytest.raises(UnsupportedError, match=r"pyvrp 0\.14 or later.*got 0\.11\.3"):
+        env.solve(env.generate(1), solver="pyvrp")
+
+
 @pytest.mark.parametrize(
     ("name", "options", "error", "message"),
     [
@@ -327,6 +338,14 @@ def test_no_solution_is_an_error(solver):
         solve(get_env("cvrpmvc"), td, solver)
 
 
+def test_split_deliveries_are_not_looked_for(solver):
+    """Three customers of 2/3 at distance 1: three routes of 2; the same place, but two would do."""
+    # The fourth customer, far away, wants nothing and is not visited.
+    td = cvrp(line(1.0, 1.0, 1.0, 9.0), [2 / 3, 2 / 3, 2 / 3, 0.0])
+    _, costs = solve(get_env("sdvrp"), td, solver)
+    assert costs.tolist() == pytest.approx([6.0])
+
+
 def test_an_environment_with_another_objective_is_noticed(solver):
     """A subclass that counts costs differently would get solutions of another problem."""
 
@@ -339,6 +358,18 @@ def test_an_environment_with_another_objective_is_noticed(solver):
 
 
 # ---------------------------------------------------------------- processes and seeds
+
+
+def test_workers_do_not_import_torch():
+    """A worker process starts in a fraction of a second."""
+    names = ["_lkh_worker", "_insertion_worker", "_worker"]
+    names += [f"_{name}_worker" for name in ("pyvrp", "ortools") if importlib.util.find_spec(name)]
+    imports = ", ".join(f"rl4co.solvers.{name}" for name in names)
+    script = f"import sys, {imports}; print(sorted({{'torch', 'tensordict'}} & set(sys.modules)))"
+    result = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    assert result.stdout.strip() == "[]"
 
 
 @pytest.mark.solvers

@@ -220,10 +220,14 @@ def test_bad_arguments(arguments, error):
 
 
 def test_bad_instances_are_refused():
-    """A single instance without batch axis, and coordinates that are not numbers."""
+    """A single instance without batch axis, a half-finished one, and NaN for a coordinate."""
     env = get_env("tsp", generator_params={"num_loc": 5})
     with pytest.raises(ConfigError, match="one batch axis"):
         env.solve(env.generate([]), solver="random")
+    state = env.reset(env.generate(2))
+    later = env.step(state.set("action", state["current_node"]))["next"]
+    with pytest.raises(ConfigError, match="steps behind it"):
+        env.solve(later, solver="random")
     broken = env.generate(2)
     broken["locs"][1, 2, 0] = torch.nan
     with pytest.raises(InvalidInstanceError, match="instances 1"):

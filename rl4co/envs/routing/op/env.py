@@ -44,7 +44,8 @@ class OPEnv(RL4COEnvBase):
     An instance has customers `locs [n, 2]` with a `prize [n]` each, a `depot [2]` and the length
     that a tour may have, `max_length` (a number). Optional: a `cost_matrix [N, N]` over depot and
     customers (N = n + 1) that replaces Euclidean distances, also asymmetric; with it, coordinates
-    may be missing.
+    may be missing. Where a matrix breaks the triangle inequality the mask is stricter than the
+    check, since it wants a direct way home from every customer.
 
     State:
         | key | dtype | shape | meaning |
