@@ -7,10 +7,10 @@ data come from :mod:`rl4co.models.rl.data`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from numbers import Integral
 from pathlib import Path
-from typing import IO, Any, TypeVar
+from typing import IO, Any, ClassVar, TypeVar
 
 import torch
 
@@ -18,7 +18,8 @@ from tensordict import TensorDictBase
 from torch import Tensor, nn
 
 from rl4co.core.arguments import RecordsArguments
-from rl4co.core.errors import ConfigError, UnknownNameError
+from rl4co.core.errors import ConfigError, UnknownNameError, UnsupportedError
+from rl4co.core.registry import EMBEDDINGS
 from rl4co.core.rng import derive_generator
 from rl4co.envs.base import RL4COEnvBase
 from rl4co.models.rl.checkpointing import (
@@ -77,6 +78,10 @@ class RL4COLitModule(RecordsArguments, DataHooks):
 
     #: Metrics that a method logs on top of (or instead of) the defaults.
     default_metrics: Mapping[str, Sequence[str]] = {}
+    #: Environments that a method is made for; None: all that have embeddings.
+    supported_envs: ClassVar[Sequence[str] | None] = None
+    #: Why it is made for these alone, for the error message.
+    support_reason: ClassVar[str] = "its networks need embeddings of the problem"
 
     def __init__(
         self,
@@ -134,6 +139,43 @@ class RL4COLitModule(RecordsArguments, DataHooks):
         self.log_on_step = log_on_step
         self._totals: dict[str, tuple[Tensor, int]] = {}
         self.run_seed = torch.initial_seed() % 2**63 if seed is None else seed
+
+    # ---------------------------------------------------------------- support
+
+    @classmethod
+    def supports(cls, env_name: str) -> bool:
+        """Whether the method with its default policy solves an environment."""
+        return env_name in (EMBEDDINGS if cls.supported_envs is None else cls.supported_envs)
+
+    @classmethod
+    def default_policy(
+        cls,
+        policy_cls: Callable[..., nn.Module],
+        env: RL4COEnvBase,
+        policy: nn.Module | None,
+        policy_kwargs: Mapping[str, Any] | None,
+        **defaults: Any,
+    ) -> nn.Module:
+        """The given policy, or the method's own for the environment.
+
+        Args:
+            policy_cls: Class of the method's own policy.
+            env: Environment.
+            policy: Policy of the caller's; it may know environments that the method does not.
+            policy_kwargs: Arguments of the method's own policy.
+            defaults: The method's settings; `policy_kwargs` wins over them.
+        """
+        if policy is not None:
+            if policy_kwargs:
+                raise ConfigError("expected policy or policy_kwargs, got both; give one of them")
+            return policy
+        if not cls.supports(env.name):
+            known = sorted(EMBEDDINGS.names() if cls.supported_envs is None else cls.supported_envs)
+            raise UnsupportedError(
+                f"expected one of {', '.join(known)} for {cls.__name__}, got {env.name!r}: "
+                f"{cls.support_reason}; choose another method or pass a policy of your own"
+            )
+        return policy_cls(**{"env_name": env.name, **defaults, **(policy_kwargs or {})})
 
     # ---------------------------------------------------------------- steps
 

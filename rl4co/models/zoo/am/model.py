@@ -7,7 +7,6 @@ from typing import Any
 
 from torch import nn
 
-from rl4co.core.errors import ConfigError
 from rl4co.core.registry import MODELS
 from rl4co.envs.base import RL4COEnvBase
 from rl4co.models.rl.baselines import REINFORCEBaseline
@@ -37,7 +36,5 @@ class AttentionModel(REINFORCE):
         baseline_kwargs: Mapping[str, Any] | None = None,
         **kwargs: Any,
     ) -> None:
-        if policy is not None and policy_kwargs:
-            raise ConfigError("expected policy or policy_kwargs, got both; give one of them")
-        policy = policy or AttentionModelPolicy(**{"env_name": env.name, **(policy_kwargs or {})})
+        policy = self.default_policy(AttentionModelPolicy, env, policy, policy_kwargs)
         super().__init__(env, policy, baseline, baseline_kwargs, **kwargs)

@@ -81,10 +81,8 @@ class POMO(REINFORCE):
                 f"expected num_augment >= 0 and num_starts >= 1 (or None), got {num_augment} and "
                 f"{num_starts}"
             )
-        if policy is not None and policy_kwargs:
-            raise ConfigError("expected policy or policy_kwargs, got both; give one of them")
-        policy = policy or AttentionModelPolicy(
-            **{"env_name": env.name, **POLICY_DEFAULTS, **(policy_kwargs or {})}
+        policy = self.default_policy(
+            AttentionModelPolicy, env, policy, policy_kwargs, **POLICY_DEFAULTS
         )
         super().__init__(env, policy, baseline, **kwargs)
         self.num_starts = num_starts
