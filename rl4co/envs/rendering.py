@@ -267,12 +267,16 @@ def draw_nodes(
     ax.scatter(
         points[:, 0], points[:, 1], s=sizes, c=color, edgecolors="white", linewidths=rim, zorder=4
     )
-    if names is not None:
-        for (x, y), name in zip(points, names, strict=True):
-            ax.annotate(
-                str(name), (x, y), color="white", fontsize=6.5, ha="center", va="center_baseline",
-                fontweight="bold", zorder=6,
-            )  # fmt: skip
+    for point, name in zip(points, names, strict=True) if names is not None else ():
+        draw_name(ax, point, name)
+
+
+def draw_name(ax: Axes, point: Sequence[float] | np.ndarray, name: int) -> None:
+    """The number of a node, in white on its disc."""
+    ax.annotate(
+        str(name), (float(point[0]), float(point[1])), color="white", fontsize=6.5, ha="center",
+        va="center_baseline", fontweight="bold", zorder=6,
+    )  # fmt: skip
 
 
 def node_size(count: int) -> float:

@@ -5,30 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from rl4co.envs.rendering import (
-    INK,
-    MAX_LEGEND_ROUTES,
-    MAX_NUMBERED_NODES,
-    as_path,
-    count_of,
-    draw_arrows,
-    draw_depot,
-    draw_legend,
-    draw_nodes,
-    draw_path,
-    draw_title,
-    format_cost,
-    line_width,
-    node_coordinates,
-    node_size,
-    path_cost,
-    root_figure,
-    route_colors,
-    routing_axes,
-    split_routes,
-)
+from rl4co.envs.rendering import as_path, count_of, format_cost, path_cost, split_routes
+from rl4co.envs.routing._map import RouteMap, closed_walk, sizes_by
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -62,52 +40,19 @@ def render(
     Returns:
         The figure.
     """
-    points, note = node_coordinates(state)
-    customers = len(points) - 1
     demand = state["demand"].detach().cpu().double().numpy()  # [N]
     routes = [] if actions is None else split_routes(as_path(actions))
-    if legend is None:
-        legend = ax is None and 0 < len(routes) <= MAX_LEGEND_ROUTES
-    if numbers is None:
-        numbers = customers <= MAX_NUMBERED_NODES
-    ax = routing_axes(ax, points, legend=legend)
-    ax.update_datalim(points)
-
-    colors, width = [INK] * len(points), line_width(customers)
-    for number, (route, color) in enumerate(
-        zip(routes, route_colors(len(routes)), strict=True), start=1
-    ):
-        label = f"route {number}: {_format_load(state, demand[route].sum())}"
-        draw_path(ax, points[route], color, width=width, label=label)
-        draw_path(ax, points[[0, route[0]]], color, width=width, faint=True)
-        draw_path(ax, points[[route[-1], 0]], color, width=width, faint=True)
-        draw_arrows(ax, points[route], color, count=2, shortest=0.1 if numbers else 0.05)
-        for node in route:
-            colors[node] = color
-
-    heading = count_of(customers, "customer")
+    chart = RouteMap(state, ax, numbers=numbers, legend=legend, num_routes=len(routes))
+    for number, (route, color) in enumerate(zip(routes, chart.palette, strict=True), start=1):
+        load = _format_load(state, demand[route].sum())
+        chart.draw_route(route, color, f"route {number}: {load}")
+    chart.draw_customers(sizes_by(demand[1:]))
+    chart.draw_depots()
+    heading = count_of(chart.num_customers, "customer")
     if actions is not None:
-        walk = np.concatenate([[0], *[np.append(route, 0) for route in routes]])
-        cost = format_cost(path_cost(state, walk))
+        cost = format_cost(path_cost(state, closed_walk(routes)))
         heading += f" · {count_of(len(routes), 'route')} · cost {cost}"
-    draw_nodes(
-        ax,
-        points[1:],
-        color=colors[1:],
-        sizes=_demand_sizes(demand[1:]),
-        names=range(1, customers + 1) if numbers else None,
-    )
-    draw_depot(ax, points[0], label="depot")
-    draw_title(ax, heading if title is None else title, note)
-    if legend:
-        draw_legend(ax)
-    return root_figure(ax)
-
-
-def _demand_sizes(demand: np.ndarray) -> np.ndarray:
-    """Areas that grow linearly with the demand; the smallest still shows its number."""
-    share = demand / max(float(demand.max(initial=0.0)), 1e-12)
-    return node_size(len(demand)) * (0.8 + share)
+    return chart.finish(heading, title)
 
 
 def _format_load(state: Mapping[str, Tensor], load: float) -> str:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from rl4co.envs.rendering import as_path, count_of, format_cost, path_cost, split_routes
+from rl4co.envs.routing._map import closed_walk
 from rl4co.envs.routing.cvrp.render import render as render_cvrp
 
 if TYPE_CHECKING:
@@ -47,5 +46,5 @@ def _heading(state: Mapping[str, Tensor], actions: Tensor | None) -> str:
     if actions is None:
         return f"{customers} · {vehicles}"
     routes = split_routes(as_path(actions))
-    walk = np.concatenate([[0], *[np.append(route, 0) for route in routes]])
-    return f"{customers} · {len(routes)} of {vehicles} · cost {format_cost(path_cost(state, walk))}"
+    cost = format_cost(path_cost(state, closed_walk(routes)))
+    return f"{customers} · {len(routes)} of {vehicles} · cost {cost}"

@@ -7,24 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rl4co.envs.rendering import (
-    INK,
-    MAX_LEGEND_ROUTES,
-    MAX_NUMBERED_NODES,
-    as_path,
-    count_of,
-    draw_arrows,
-    draw_depot,
-    draw_legend,
-    draw_path,
-    draw_title,
-    format_cost,
-    line_width,
-    node_coordinates,
-    root_figure,
-    route_colors,
-    routing_axes,
-)
+from rl4co.envs.rendering import as_path, count_of, format_cost
+from rl4co.envs.routing._map import RouteMap
 from rl4co.envs.routing.pdp.render import draw_customers, draw_orders
 
 if TYPE_CHECKING:
@@ -60,43 +44,32 @@ def render(
     Returns:
         The figure.
     """
-    points, note = node_coordinates(state)
     num_depots = state["capacity"].shape[-1]
-    customers = points[num_depots:]
     routes = [] if actions is None else _split_routes(as_path(actions), num_depots)
-    if legend is None:
-        legend = ax is None and len(routes) <= MAX_LEGEND_ROUTES
-    numbers = len(customers) <= MAX_NUMBERED_NODES if numbers is None else numbers
-    ax = routing_axes(ax, points, legend=legend)
-    ax.update_datalim(points)
-
+    chart = RouteMap(
+        state, ax, numbers=numbers, legend=legend, num_routes=len(routes) or None,
+        num_depots=num_depots,
+    )  # fmt: skip
+    customers = chart.points[num_depots:]
     if not routes:
-        draw_orders(ax, customers)
-    colors, width = [INK] * len(points), line_width(len(customers))
-    for route, color in zip(routes, route_colors(len(routes)), strict=True):
-        draw_path(ax, points[route], color, width=width, label=f"depot {route[0]}")
+        draw_orders(chart.ax, customers)
+    for route, color in zip(routes, chart.palette, strict=True):
         arrows = max(2, len(route) // 4)
-        draw_arrows(ax, points[route], color, count=arrows, shortest=0.1 if numbers else 0.05)
+        chart.draw_walk(route, color, arrows=arrows, label=f"depot {route[0]}")
         if closed:
-            draw_path(ax, points[route[[-1, 0]]], color, width=width, faint=True)
-        for node in route:
-            colors[node] = color
-
-    heading = count_of(len(customers) // 2, "order")
+            chart.draw_legs((int(route[-1]), int(route[0])), color=color)
+    draw_customers(
+        chart.ax,
+        customers,
+        colors=chart.colors[num_depots:].tolist() if routes else None,
+        names=range(num_depots, len(chart.points)) if chart.numbers else None,
+    )
+    chart.draw_depots()
+    heading = count_of(chart.num_customers // 2, "order")
     if actions is not None:
         heading += f" · {count_of(len(routes), 'route')}"
         heading += "" if cost is None else f" · cost {format_cost(cost)}"
-    draw_customers(
-        ax,
-        customers,
-        colors=colors[num_depots:] if routes else None,
-        names=range(num_depots, len(points)) if numbers else None,
-    )
-    draw_depot(ax, points[:num_depots], label="depot")
-    draw_title(ax, heading if title is None else title, note)
-    if legend:
-        draw_legend(ax)
-    return root_figure(ax)
+    return chart.finish(heading, title)
 
 
 def _split_routes(actions: np.ndarray, num_depots: int) -> list[np.ndarray]:

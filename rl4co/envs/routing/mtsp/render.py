@@ -7,27 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rl4co.envs.rendering import (
-    INK,
-    MAX_LEGEND_ROUTES,
-    MAX_NUMBERED_NODES,
-    as_path,
-    count_of,
-    draw_arrows,
-    draw_depot,
-    draw_legend,
-    draw_nodes,
-    draw_path,
-    draw_title,
-    format_cost,
-    line_width,
-    node_coordinates,
-    path_cost,
-    root_figure,
-    route_colors,
-    routing_axes,
-    split_routes,
-)
+from rl4co.envs.rendering import as_path, count_of, format_cost, path_cost, split_routes
+from rl4co.envs.routing._map import RouteMap
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -59,35 +40,19 @@ def render(
     Returns:
         The figure.
     """
-    points, note = node_coordinates(state)
-    customers = len(points) - 1
     routes = [] if actions is None else split_routes(as_path(actions))
-    if legend is None:
-        legend = ax is None and 0 < len(routes) <= MAX_LEGEND_ROUTES
-    if numbers is None:
-        numbers = customers <= MAX_NUMBERED_NODES
-    ax = routing_axes(ax, points, legend=legend)
-    ax.update_datalim(points)
-
+    chart = RouteMap(state, ax, numbers=numbers, legend=legend, num_routes=len(routes))
     walks = [np.concatenate([[0], route, [0]]) for route in routes]
     lengths = [path_cost(state, walk) for walk in walks]
-    colors, width = [INK] * len(points), line_width(customers)
-    for number, (walk, color) in enumerate(zip(walks, route_colors(len(walks)), strict=True)):
-        is_longest = lengths[number] == max(lengths)
+    for number, (walk, color) in enumerate(zip(walks, chart.palette, strict=True)):
         label = f"agent {number + 1}: {format_cost(lengths[number])}"
-        draw_path(ax, points[walk], color, width=width * (1.6 if is_longest else 1.0), label=label)
-        draw_arrows(ax, points[walk], color, count=3, shortest=0.1 if numbers else 0.05)
-        for node in walk:
-            colors[node] = color
-
-    heading = f"{count_of(customers, 'customer')} · {count_of(int(state['num_agents']), 'agent')}"
+        bold = 1.6 if lengths[number] == max(lengths) else 1.0
+        chart.draw_walk(walk, color, arrows=3, label=label, bold=bold)
+    chart.draw_customers()
+    chart.draw_depots()
+    agents = count_of(int(state["num_agents"]), "agent")
+    heading = f"{count_of(chart.num_customers, 'customer')} · {agents}"
     if lengths:
         longest, total = format_cost(max(lengths)), format_cost(sum(lengths))
         heading += f" · longest tour {longest} · total {total}"
-    names = range(1, customers + 1) if numbers else None
-    draw_nodes(ax, points[1:], color=colors[1:], names=names)
-    draw_depot(ax, points[0], label="depot")
-    draw_title(ax, heading if title is None else title, note)
-    if legend:
-        draw_legend(ax)
-    return root_figure(ax)
+    return chart.finish(heading, title)

@@ -10,27 +10,15 @@ import numpy as np
 from rl4co.envs.rendering import (
     FAINT,
     INK,
-    MAX_LEGEND_ROUTES,
-    MAX_NUMBERED_NODES,
     MUTED,
     as_path,
     count_of,
-    draw_arrows,
-    draw_depot,
-    draw_legend,
     draw_nodes,
-    draw_path,
-    draw_title,
     format_cost,
-    line_width,
-    node_coordinates,
-    node_size,
     path_cost,
-    root_figure,
-    route_colors,
-    routing_axes,
     split_routes,
 )
+from rl4co.envs.routing._map import RouteMap, sizes_by
 from rl4co.envs.routing.mtvrp.variants import get_variant_names
 
 if TYPE_CHECKING:
@@ -70,43 +58,24 @@ def render(
     Returns:
         The figure.
     """
-    points, note = node_coordinates(state)
-    customers = len(points) - 1
     linehaul, backhaul = (_numpy(state[f"demand_{kind}"]) for kind in ("linehaul", "backhaul"))
     is_open = bool(state["open_route"])
     routes = [] if actions is None else split_routes(as_path(actions))
-    if legend is None:
-        legend = ax is None and 0 < len(routes) <= MAX_LEGEND_ROUTES
-    if numbers is None:
-        numbers = customers <= MAX_NUMBERED_NODES
-    ax = routing_axes(ax, points, legend=legend)
-    ax.update_datalim(points)
-
-    colors, width = np.full(len(points), INK, dtype=object), line_width(customers)
-    for number, (route, color) in enumerate(
-        zip(routes, route_colors(len(routes)), strict=True), start=1
-    ):
+    chart = RouteMap(state, ax, numbers=numbers, legend=legend, num_routes=len(routes))
+    for number, (route, color) in enumerate(zip(routes, chart.palette, strict=True), start=1):
         loads = _format_loads(state, linehaul[route].sum(), backhaul[route].sum())
-        draw_path(ax, points[route], color, width=width, label=f"route {number}: {loads}")
-        draw_path(ax, points[[0, route[0]]], color, width=width, faint=True)
-        if not is_open:
-            draw_path(ax, points[[route[-1], 0]], color, width=width, faint=True)
-        draw_arrows(ax, points[route], color, count=2, shortest=0.1 if numbers else 0.05)
-        colors[route] = color
-
-    sizes = _demand_sizes(np.maximum(linehaul, backhaul)[1:])
-    if numbers:  # among many customers clock faces would only be ink
-        _draw_windows(ax, state, points[1:], colors[1:], sizes)
-    _draw_customers(ax, points[1:], backhaul[1:] > 0, colors[1:], sizes, numbers)
-    draw_depot(ax, points[0], label="depot")
-    heading = f"{_variant_name(state)} · {count_of(customers, 'customer')}"
+        chart.draw_route(route, color, f"route {number}: {loads}", is_open=is_open)
+    sizes = sizes_by(np.maximum(linehaul, backhaul)[1:])
+    points, colors = chart.points[1:], chart.colors[1:]
+    if chart.numbers:  # among many customers clock faces would only be ink
+        _draw_windows(chart.ax, state, points, colors, sizes)
+    _draw_customers(chart.ax, points, backhaul[1:] > 0, colors, sizes, chart.numbers)
+    chart.draw_depots()
+    heading = f"{_variant_name(state)} · {count_of(chart.num_customers, 'customer')}"
     if actions is not None:
         cost = sum(path_cost(state, [0, *route, *([] if is_open else [0])]) for route in routes)
         heading += f" · {count_of(len(routes), 'route')} · cost {format_cost(cost)}"
-    draw_title(ax, heading if title is None else title, note)
-    if legend:
-        draw_legend(ax)
-    return root_figure(ax)
+    return chart.finish(heading, title)
 
 
 def _draw_customers(
@@ -193,12 +162,6 @@ def _draw_shapes(
     )  # fmt: skip
     collection.set_transform(IdentityTransform())
     ax.add_collection(collection, autolim=False)
-
-
-def _demand_sizes(demand: np.ndarray) -> np.ndarray:
-    """Areas that grow linearly with the demand; the smallest still shows its number."""
-    share = demand / max(float(demand.max(initial=0.0)), 1e-12)
-    return node_size(len(demand)) * (0.8 + share)
 
 
 def _format_loads(state: Mapping[str, Tensor], delivered: float, fetched: float) -> str:

@@ -12,11 +12,8 @@ from rl4co.envs.rendering import (
     MUTED,
     as_path,
     count_of,
-    draw_title,
     format_cost,
-    node_coordinates,
     path_cost,
-    root_figure,
 )
 from rl4co.envs.routing.op.render import depot_walk, draw_partial_tour
 
@@ -50,27 +47,26 @@ def render(
     Returns:
         The figure.
     """
-    points, note = node_coordinates(state)
     expected, real, penalty = (
         state[key].detach().cpu().double().numpy()
         for key in ("expected_prize", "real_prize", "penalty")
     )  # [N] each
     required = float(state["prize_required"].reshape(-1)[0])
     walk = None if actions is None else depot_walk(as_path(actions))
-    ax = draw_partial_tour(ax, points, expected, walk, _penalty_colors(penalty), numbers=numbers)
-    heading = f"{count_of(len(points) - 1, 'customer')} · prize {required:g} required"
+    colors = _penalty_colors(penalty)
+    chart = draw_partial_tour(state, ax, expected, walk, colors, numbers=numbers)
+    customers, note = count_of(chart.num_customers, "customer"), None
+    heading = f"{customers} · prize {required:g} required"
     if walk is not None:
         visited = np.unique(walk)
         length, left = path_cost(state, walk), penalty.sum() - penalty[visited].sum()
-        heading = f"{np.count_nonzero(visited)} of {count_of(len(points) - 1, 'customer')}"
+        heading = f"{np.count_nonzero(visited)} of {customers}"
         heading += f" · cost {format_cost(length + left)}"
-        details = (
+        note = (
             f"length {format_cost(length)} + penalties {format_cost(left)} · "
             f"prize {format_cost(real[visited].sum())} of {required:g}"
         )
-        note = details if note is None else f"{details} · {note}"
-    draw_title(ax, heading if title is None else title, note)
-    return root_figure(ax)
+    return chart.finish(heading, title, note)
 
 
 def _penalty_colors(penalty: np.ndarray) -> list[str]:

@@ -9,23 +9,16 @@ import numpy as np
 
 from rl4co.envs.rendering import (
     INK,
-    MAX_NUMBERED_NODES,
     MUTED,
     as_path,
     count_of,
-    draw_arrows,
-    draw_depot,
-    draw_legend,
+    draw_name,
     draw_path,
-    draw_title,
     format_cost,
-    line_width,
-    node_coordinates,
     node_size,
     path_cost,
-    root_figure,
-    routing_axes,
 )
+from rl4co.envs.routing._map import RouteMap
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -65,32 +58,21 @@ def render(
     Returns:
         The figure.
     """
-    points, note = node_coordinates(state)
-    customers = len(points) - 1
-    legend = ax is None if legend is None else legend
-    numbers = customers <= MAX_NUMBERED_NODES if numbers is None else numbers
-    ax = routing_axes(ax, points, legend=legend)
-    ax.update_datalim(points)
-
-    draw_orders(ax, points[1:])
-    heading = count_of(customers // 2, "order")
+    chart = RouteMap(state, ax, numbers=numbers, legend=legend)
+    customers, size = chart.points[1:], chart.num_customers
+    draw_orders(chart.ax, customers)
+    heading = count_of(size // 2, "order")
     if actions is not None and len(actions):
         path = as_path(actions)
         path = path[path != 0]
-        complete = len(path) == customers
+        complete = len(path) == size
         walk = np.concatenate([[0], path, [0] if complete else []]).astype(np.int64)
-        draw_path(ax, points[walk], INK, width=line_width(customers))
-        # Numbered nodes hide more of a leg.
-        shortest = 0.12 if numbers else 0.06
-        draw_arrows(ax, points[walk], INK, count=NUM_ARROWS, shortest=shortest)
+        chart.draw_walk(walk, INK, arrows=NUM_ARROWS)
         cost = format_cost(path_cost(state, walk))
         heading += f" · cost {cost}" if complete else f" · {len(path)} visited · cost {cost}"
-    draw_customers(ax, points[1:], names=range(1, customers + 1) if numbers else None)
-    draw_depot(ax, points[0], label="depot")
-    draw_title(ax, heading if title is None else title, note)
-    if legend:
-        draw_legend(ax)
-    return root_figure(ax)
+    draw_customers(chart.ax, customers, names=range(1, size + 1) if chart.numbers else None)
+    chart.draw_depots()
+    return chart.finish(heading, title)
 
 
 def draw_orders(ax: Axes, customers: np.ndarray) -> None:
@@ -131,8 +113,5 @@ def draw_customers(
         # Legends show the colour of the first node, which need not be that of the others.
         legend_color = color if colors is None else INK
         ax.scatter([], [], s=min(size, 50.0), c=legend_color, marker=marker, label=label)
-    for (x, y), name in zip(customers, names or (), strict=False):
-        ax.annotate(
-            str(name), (x, y), color="white", fontsize=6.5, ha="center", va="center_baseline",
-            fontweight="bold", zorder=6,
-        )  # fmt: skip
+    for point, name in zip(customers, names or (), strict=False):
+        draw_name(ax, point, name)

@@ -7,28 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rl4co.envs.rendering import (
-    INK,
-    MAX_LEGEND_ROUTES,
-    MAX_NUMBERED_NODES,
-    as_path,
-    count_of,
-    draw_arrows,
-    draw_depot,
-    draw_legend,
-    draw_nodes,
-    draw_path,
-    draw_title,
-    format_cost,
-    line_width,
-    node_coordinates,
-    node_size,
-    path_cost,
-    root_figure,
-    route_colors,
-    routing_axes,
-    split_routes,
-)
+from rl4co.envs.rendering import as_path, count_of, format_cost, path_cost, split_routes
+from rl4co.envs.routing._map import RouteMap, closed_walk, sizes_by
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -63,43 +43,25 @@ def render(
     Returns:
         The figure.
     """
-    points, note = node_coordinates(state)
-    customers = len(points) - 1
     demand = state["demand"].detach().cpu().double().numpy()  # [N]
     unit, total = (float(state[key].reshape(-1)[0]) for key in ("vehicle_capacity", "capacity"))
     routes = [] if actions is None else split_routes(as_path(actions))
     delivered = deliveries(demand, unit, routes)
-    if legend is None:
-        legend = ax is None and 0 < len(routes) <= MAX_LEGEND_ROUTES
-    if numbers is None:
-        numbers = customers <= MAX_NUMBERED_NODES
-    ax = routing_axes(ax, points, legend=legend)
-    ax.update_datalim(points)
-
-    colors, palette = [INK] * len(points), route_colors(len(routes))
-    for number, (route, color) in enumerate(zip(routes, palette, strict=True)):
+    chart = RouteMap(state, ax, numbers=numbers, legend=legend, num_routes=len(routes))
+    for number, (route, color) in enumerate(zip(routes, chart.palette, strict=True)):
         load = round(delivered[number].sum() * total / unit, 2)
-        label = f"route {number + 1}: {load:g}/{round(total, 2):g}"
-        _draw_route(ax, points, route, color, customers, label, 0.1 if numbers else 0.05)
-        for node in route:
-            colors[node] = color
-
-    heading = count_of(customers, "customer")
+        chart.draw_route(route, color, f"route {number + 1}: {load:g}/{round(total, 2):g}")
+    sizes = sizes_by(demand[1:])
+    chart.draw_customers(sizes)
+    for node in range(1, len(demand)):
+        _draw_shares(chart, node, sizes[node - 1], delivered[:, node])
+    chart.draw_depots()
+    heading = count_of(chart.num_customers, "customer")
     if actions is not None:
-        walk = np.concatenate([[0], *[np.append(route, 0) for route in routes]]).astype(np.int64)
         shared = int(((delivered > 0).sum(0) > 1).sum())
         heading += f" ({shared} shared) · {count_of(len(routes), 'route')}"
-        heading += f" · cost {format_cost(path_cost(state, walk))}"
-    sizes = node_size(customers) * (0.8 + demand[1:] / max(float(demand.max()), 1e-12))
-    names = range(1, customers + 1) if numbers else None
-    draw_nodes(ax, points[1:], color=colors[1:], sizes=sizes, names=names)
-    for node in range(1, len(points)):
-        _draw_shares(ax, points[node], sizes[node - 1], delivered[:, node], palette)
-    draw_depot(ax, points[0], label="depot")
-    draw_title(ax, heading if title is None else title, note)
-    if legend:
-        draw_legend(ax)
-    return root_figure(ax)
+        heading += f" · cost {format_cost(path_cost(state, closed_walk(routes)))}"
+    return chart.finish(heading, title)
 
 
 def deliveries(demand: np.ndarray, capacity: float, routes: Sequence[np.ndarray]) -> np.ndarray:
@@ -116,26 +78,8 @@ def deliveries(demand: np.ndarray, capacity: float, routes: Sequence[np.ndarray]
     return delivered
 
 
-def _draw_route(
-    ax: Axes,
-    points: np.ndarray,
-    route: np.ndarray,
-    color: str,
-    customers: int,
-    label: str,
-    shortest: float,
-) -> None:
-    width = line_width(customers)
-    draw_path(ax, points[route], color, width=width, label=label)
-    draw_path(ax, points[[0, route[0]]], color, width=width, faint=True)
-    draw_path(ax, points[[route[-1], 0]], color, width=width, faint=True)
-    draw_arrows(ax, points[route], color, count=2, shortest=shortest)
-
-
-def _draw_shares(
-    ax: Axes, point: np.ndarray, size: float, shares: np.ndarray, colors: Sequence[str]
-) -> None:
-    """A pie of the deliveries `shares [R]`, if there are several."""
+def _draw_shares(chart: RouteMap, node: int, size: float, shares: np.ndarray) -> None:
+    """A pie of the deliveries `shares [R]` of all routes to a node, if there are several."""
     from matplotlib.path import Path
 
     involved = np.flatnonzero(shares)
@@ -148,7 +92,7 @@ def _draw_shares(
         outline = np.concatenate([[[0.0, 0.0]], arc, [[0.0, 0.0]]])
         # matplotlib scales a marker by its largest coordinate.
         area = 0.8 * size * float(np.abs(outline).max()) ** 2
-        ax.scatter(
-            point[0], point[1], s=area, marker=Path(outline), c=colors[number], linewidths=0,
-            zorder=5,
+        chart.ax.scatter(
+            [chart.points[node, 0]], [chart.points[node, 1]], s=area, marker=Path(outline),
+            c=chart.palette[number], linewidths=0, zorder=5,
         )  # fmt: skip

@@ -10,23 +10,16 @@ import numpy as np
 from rl4co.envs.rendering import (
     ACCENT,
     INK,
-    MAX_NUMBERED_NODES,
     ROUTE_COLORS,
     as_path,
     count_of,
-    draw_arrows,
-    draw_legend,
+    draw_name,
     draw_nodes,
-    draw_path,
-    draw_title,
     format_cost,
-    line_width,
-    node_coordinates,
     node_size,
     path_cost,
-    root_figure,
-    routing_axes,
 )
+from rl4co.envs.routing._map import RouteMap
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -61,48 +54,29 @@ def render(
     Returns:
         The figure.
     """
-    points, note = node_coordinates(state)
-    size = len(points)
-    legend = ax is None if legend is None else legend
-    ax = routing_axes(ax, points, legend=legend)
-    ax.update_datalim(points)
-    if numbers is None:
-        numbers = size <= MAX_NUMBERED_NODES
+    chart = RouteMap(state, ax, numbers=numbers, legend=legend, num_depots=0)
+    size = chart.num_customers
     heading = count_of(size, "node")
     if actions is not None and len(actions):
         path = as_path(actions)
-        draw_path(ax, points[path], ROUTE_COLORS[0], width=line_width(size))
-        draw_arrows(
-            ax,
-            points[path],
-            ROUTE_COLORS[0],
-            count=NUM_ARROWS,
-            shortest=0.12 if numbers else 0.06,  # numbered discs hide more of a leg
-        )
+        chart.draw_walk(path, ROUTE_COLORS[0], arrows=NUM_ARROWS)
         visited = "" if len(path) == size else f" · {len(path)} visited"
         heading += f"{visited} · cost {format_cost(path_cost(state, path))}"
-    names = np.arange(size) if numbers else None
-    draw_nodes(ax, points[1:-1], names=None if names is None else names[1:-1], color=INK)
+    names = np.arange(1, size - 1) if chart.numbers else None
+    draw_nodes(chart.ax, chart.points[1:-1], names=names, color=INK)
     if size > 1:  # otherwise one node is both
-        _draw_end(ax, points[0], START_COLOR, "o", "start", None if names is None else 0)
-    _draw_end(ax, points[-1], END_COLOR, "s", "end", None if names is None else size - 1)
-    draw_title(ax, heading if title is None else title, note)
-    if legend:
-        draw_legend(ax)
-    return root_figure(ax)
+        _draw_end(chart, 0, START_COLOR, "o", "start")
+    _draw_end(chart, size - 1, END_COLOR, "s", "end")
+    return chart.finish(heading, title)
 
 
-def _draw_end(
-    ax: Axes, point: np.ndarray, color: str, marker: str, label: str, name: int | None
-) -> None:
+def _draw_end(chart: RouteMap, node: int, color: str, marker: str, label: str) -> None:
     """One end of the path, larger than the nodes in between and above them."""
-    area = node_size(1) if name is not None else 70.0
-    ax.scatter(
-        point[0], point[1], s=1.5 * area, marker=marker, c=color, edgecolors="white",
-        linewidths=1.1, zorder=5, label=label,
+    area = node_size(1) if chart.numbers else 70.0
+    x, y = chart.points[node]
+    chart.ax.scatter(
+        x, y, s=1.5 * area, marker=marker, c=color, edgecolors="white", linewidths=1.1, zorder=5,
+        label=label,
     )  # fmt: skip
-    if name is not None:
-        ax.annotate(
-            str(name), (point[0], point[1]), color="white", fontsize=6.5, ha="center",
-            va="center_baseline", fontweight="bold", zorder=6,
-        )  # fmt: skip
+    if chart.numbers:
+        draw_name(chart.ax, (x, y), node)

@@ -7,27 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rl4co.envs.rendering import (
-    INK,
-    MAX_LEGEND_ROUTES,
-    MAX_NUMBERED_NODES,
-    as_path,
-    count_of,
-    draw_arrows,
-    draw_depot,
-    draw_legend,
-    draw_nodes,
-    draw_path,
-    draw_title,
-    format_cost,
-    line_width,
-    node_coordinates,
-    node_size,
-    path_cost,
-    root_figure,
-    route_colors,
-    routing_axes,
-)
+from rl4co.envs.rendering import as_path, count_of, format_cost, path_cost, route_colors
+from rl4co.envs.routing._map import RouteMap, sizes_by
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -59,41 +40,18 @@ def render(
     Returns:
         The figure.
     """
-    points, note = node_coordinates(state)
-    customers, num_techs = len(points) - 1, len(state["techs"])
+    num_techs = len(state["techs"])
     routes = {} if actions is None else _routes_by_technician(as_path(actions))
-    if legend is None:
-        legend = ax is None and 0 < len(routes) <= MAX_LEGEND_ROUTES
-    if numbers is None:
-        numbers = customers <= MAX_NUMBERED_NODES
-    ax = routing_axes(ax, points, legend=legend)
-    ax.update_datalim(points)
-
-    colors, width, palette = [INK] * len(points), line_width(customers), route_colors(num_techs)
+    chart = RouteMap(state, ax, numbers=numbers, legend=legend, num_routes=len(routes))
+    palette = route_colors(num_techs)
     for tech, route in routes.items():
-        color = palette[tech]
-        draw_path(ax, points[route], color, width=width, label=_describe(state, tech))
-        draw_path(ax, points[[0, route[0]]], color, width=width, faint=True)
-        draw_path(ax, points[[route[-1], 0]], color, width=width, faint=True)
-        draw_arrows(ax, points[route], color, count=3, shortest=0.1 if numbers else 0.05)
-        for node in route:
-            colors[node] = color
-
-    draw_nodes(
-        ax,
-        points[1:],
-        color=colors[1:],
-        sizes=_skill_sizes(state["skills"].detach().cpu().double().numpy()[1:]),
-        names=range(1, customers + 1) if numbers else None,
-    )
-    draw_depot(ax, points[0], label="depot")
+        chart.draw_route(route, palette[tech], _describe(state, tech), arrows=3)
+    chart.draw_customers(sizes_by(state["skills"].detach().cpu().double().numpy()[1:]))
+    chart.draw_depots()
     crew = count_of(num_techs, "technician")
     if actions is not None:
         crew = f"{len(routes)} of {crew} · cost {format_cost(_cost(state, routes))}"
-    draw_title(ax, f"{count_of(customers, 'customer')} · {crew}" if title is None else title, note)
-    if legend:
-        draw_legend(ax)
-    return root_figure(ax)
+    return chart.finish(f"{count_of(chart.num_customers, 'customer')} · {crew}", title)
 
 
 def _routes_by_technician(path: np.ndarray) -> dict[int, np.ndarray]:
@@ -113,9 +71,3 @@ def _describe(state: Mapping[str, Tensor], tech: int) -> str:
     """Such as technician 2, skill 6.1, cost 2, in two lines."""
     skill, cost = float(state["techs"][tech]), float(state["tech_costs"][tech])
     return f"technician {tech + 1}\nskill {skill:.3g}, cost {cost:.3g}"
-
-
-def _skill_sizes(skills: np.ndarray) -> np.ndarray:
-    """Areas that grow linearly with the skill; the smallest still shows its number."""
-    share = skills / max(float(skills.max(initial=0.0)), 1e-12)
-    return node_size(len(skills)) * (0.8 + share)

@@ -9,22 +9,14 @@ import numpy as np
 
 from rl4co.envs.rendering import (
     ACCENT,
-    INK,
-    MAX_NUMBERED_NODES,
     ROUTE_COLORS,
     as_path,
     count_of,
-    draw_arrows,
     draw_nodes,
-    draw_path,
-    draw_title,
     format_cost,
-    line_width,
-    node_coordinates,
     path_cost,
-    root_figure,
-    routing_axes,
 )
+from rl4co.envs.routing._map import RouteMap
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -57,30 +49,19 @@ def render(
     Returns:
         The figure.
     """
-    points, note = node_coordinates(state)
-    size = len(points)
-    ax = routing_axes(ax, points)
-    if numbers is None:
-        numbers = size <= MAX_NUMBERED_NODES
-    order, colors = np.arange(size), [INK] * size
+    chart = RouteMap(state, ax, numbers=numbers, legend=False, num_depots=0)
+    size, order = chart.num_customers, np.arange(chart.num_customers)
+    colors = chart.colors.copy()
     heading = count_of(size, "node")
     if actions is not None and len(actions):
         path = as_path(actions)
         closed = len(path) == size
         walk = np.append(path, path[0]) if closed else path
-        draw_path(ax, points[walk], ROUTE_COLORS[0], width=line_width(size))
-        ax.update_datalim(points)
-        draw_arrows(
-            ax,
-            points[walk],
-            ROUTE_COLORS[0],
-            count=NUM_ARROWS,
-            shortest=0.12 if numbers else 0.06,  # numbered discs hide more of a leg
-        )
+        chart.draw_walk(walk, ROUTE_COLORS[0], arrows=NUM_ARROWS)
         order = np.append(order[order != path[0]], path[0])  # the first node on top
         colors[-1] = ACCENT
         cost = format_cost(path_cost(state, walk))
         heading += f" · cost {cost}" if closed else f" · {len(path)} visited · cost {cost}"
-    draw_nodes(ax, points[order], color=colors, names=order if numbers else None)
-    draw_title(ax, heading if title is None else title, note)
-    return root_figure(ax)
+    names = order if chart.numbers else None
+    draw_nodes(chart.ax, chart.points[order], color=colors.tolist(), names=names)
+    return chart.finish(heading, title)

@@ -1,0 +1,165 @@
+"""`RouteMap`: the picture that all routing problems share, from the axes to the legend.
+
+A problem's `render` says what is particular: which routes, which labels, how large the nodes are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from rl4co.envs.rendering import (
+    INK,
+    MAX_LEGEND_ROUTES,
+    MAX_NUMBERED_NODES,
+    draw_arrows,
+    draw_depot,
+    draw_legend,
+    draw_nodes,
+    draw_path,
+    draw_title,
+    line_width,
+    node_coordinates,
+    node_size,
+    root_figure,
+    route_colors,
+    routing_axes,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from torch import Tensor
+
+
+class RouteMap:
+    """A map of one instance, drawn piece by piece.
+
+    Args:
+        state: Single instance with `locs [N, 2]` or `cost_matrix [N, N]`.
+        ax: Axes to draw on; those of a new figure if None.
+        numbers: Write node indices; None means up to 30 customers.
+        legend: Draw a legend; None means in a new figure, if the routes are few and some.
+        num_routes: Number of routes, each with a colour; None if they are not told apart.
+        num_depots: Leading nodes that are depots.
+
+    Attributes:
+        ax: The axes.
+        points: Places of all nodes `[N, 2]`.
+        note: Remark on the places, or None.
+        num_customers: Nodes that are no depots.
+        numbers: Whether indices are written.
+        palette: Colours of the routes.
+        colors: Colours of the nodes `[N]`; a route gives its own to those that it visits.
+        width: Line width.
+    """
+
+    def __init__(
+        self,
+        state: Mapping[str, Tensor],
+        ax: Axes | None,
+        *,
+        numbers: bool | None = None,
+        legend: bool | None = None,
+        num_routes: int | None = None,
+        num_depots: int = 1,
+    ) -> None:
+        self.points, self.note = node_coordinates(state)
+        self.num_depots = num_depots
+        self.num_customers = len(self.points) - num_depots
+        self.numbers = self.num_customers <= MAX_NUMBERED_NODES if numbers is None else numbers
+        if legend is None:
+            named = num_routes is None or 0 < num_routes <= MAX_LEGEND_ROUTES
+            legend = ax is None and named
+        self.legend = legend
+        self.palette = route_colors(num_routes or 0)
+        self.colors = np.full(len(self.points), INK, dtype=object)
+        self.width = line_width(self.num_customers)
+        self.ax = routing_axes(ax, self.points, legend=legend)
+        self.ax.update_datalim(self.points)
+
+    def draw_walk(
+        self,
+        walk: np.ndarray,
+        color: str,
+        *,
+        arrows: int,
+        label: str | None = None,
+        bold: float = 1,
+    ) -> None:
+        """A solid line along the nodes `walk [T]`, which get its colour.
+
+        Args:
+            walk: Nodes in the order of the visits.
+            color: Colour of line and nodes.
+            arrows: Most arrow heads on it.
+            label: Entry in the legend.
+            bold: Factor of the line width.
+        """
+        line = self.points[walk]
+        draw_path(self.ax, line, color, width=bold * self.width, label=label)
+        # Numbered discs hide more of a leg; one long line needs fewer arrows than many short ones.
+        shortest = (0.12 if arrows > 4 else 0.1) * (1.0 if self.numbers else 0.5)
+        draw_arrows(self.ax, line, color, count=arrows, shortest=shortest)
+        self.colors[walk] = color
+
+    def draw_legs(self, *legs: tuple[int, int], color: str) -> None:
+        """Faint lines between pairs of nodes."""
+        for leg in legs:
+            draw_path(self.ax, self.points[list(leg)], color, width=self.width, faint=True)
+
+    def draw_route(
+        self,
+        route: np.ndarray,
+        color: str,
+        label: str | None = None,
+        *,
+        arrows: int = 2,
+        is_open: bool = False,
+    ) -> None:
+        """A route from the depot (0): its customers `[n]`, and the legs from and to it faintly.
+
+        Args:
+            route: Customers in the order of the visits.
+            color: Colour of the route and of its customers.
+            label: Entry in the legend.
+            arrows: Most arrow heads on it.
+            is_open: Leave out the leg back.
+        """
+        self.draw_walk(route, color, arrows=arrows, label=label)
+        back = () if is_open else ((int(route[-1]), 0),)
+        self.draw_legs((0, int(route[0])), *back, color=color)
+
+    def draw_customers(self, sizes: np.ndarray | None = None) -> None:
+        """Discs in the colours of their routes, with areas `sizes [N - depots]`."""
+        first = self.num_depots
+        names = range(first, len(self.points)) if self.numbers else None
+        colors = self.colors[first:].tolist()
+        draw_nodes(self.ax, self.points[first:], color=colors, sizes=sizes, names=names)
+
+    def draw_depots(self, label: str | None = "depot") -> None:
+        """Squares above everything else."""
+        draw_depot(self.ax, self.points[: self.num_depots], label=label)
+
+    def finish(self, heading: str, title: str | None = None, note: str | None = None) -> Figure:
+        """Title (`heading`, unless the caller wants another), remarks and legend."""
+        remarks = [remark for remark in (note, self.note) if remark is not None]
+        draw_title(
+            self.ax, heading if title is None else title, " · ".join(remarks) if remarks else None
+        )
+        if self.legend:
+            draw_legend(self.ax)
+        return root_figure(self.ax)
+
+
+def sizes_by(values: np.ndarray, smallest: float = 0.8) -> np.ndarray:
+    """Areas `[n]` that grow linearly with `values [n]`; the smallest still shows its number."""
+    share = values / max(float(values.max(initial=0.0)), 1e-12)
+    return node_size(len(values)) * (smallest + share)
+
+
+def closed_walk(routes: Sequence[np.ndarray]) -> np.ndarray:
+    """All routes in one walk that begins and ends at the depot and returns in between: `[T]`."""
+    return np.concatenate([[0], *[np.append(route, 0) for route in routes]]).astype(np.int64)
