@@ -6,7 +6,7 @@ All are pure functions on a mapping of tensors (`State`), work for any number of
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from torch import Tensor
@@ -28,6 +28,8 @@ class ProblemHooks:
     instance_shapes: ClassVar[Mapping[str, str]]
     #: Keys that an instance may have on top.
     optional_shapes: ClassVar[Mapping[str, str]] = {}
+    #: Keys in which infinity means "no limit"; elsewhere it is refused.
+    unlimited_keys: ClassVar[Collection[str]] = ()
     #: Optional key → required keys that it can stand in for (a matrix for coordinates, say).
     substitutes: ClassVar[Mapping[str, tuple[str, ...]]] = {}
 

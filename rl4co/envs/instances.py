@@ -28,6 +28,7 @@ class InstanceSchema:
         required: Key → axes of one instance, e.g. `{"locs": "n 2", "prize": "n+1"}`.
         optional: The same for keys that an instance may have on top.
         substitutes: Optional key → required keys that it can stand in for.
+        unlimited: Keys in which infinity means "no limit".
         kinds: Key → "floating point", "integer" or "boolean"; floating point if not given.
     """
 
@@ -35,6 +36,7 @@ class InstanceSchema:
     required: Mapping[str, str]
     optional: Mapping[str, str]
     substitutes: Mapping[str, tuple[str, ...]]
+    unlimited: Collection[str]
     kinds: Mapping[str, str]
 
     def required_keys(self, present: Collection[str]) -> set[str]:
@@ -64,7 +66,7 @@ class InstanceSchema:
             )
         self._check_keys(instance, td.batch_size)
         faults = {
-            f"{key} is finite": _not_finite(value, len(td.batch_size))
+            f"{key} is finite": _not_finite(value, len(td.batch_size), key in self.unlimited)
             for key, value in instance.items()
             if (key in self.required or key in self.optional) and value.is_floating_point()
         }
@@ -141,9 +143,9 @@ def number_kind(value: Tensor) -> str:
     return "floating point" if value.dtype.is_floating_point else "integer"
 
 
-def _not_finite(value: Tensor, batch_dims: int) -> Tensor:
-    """Instances with a NaN or an infinity: `[*B, ...]` → `[*B]`."""
-    finite = value.isfinite()
+def _not_finite(value: Tensor, batch_dims: int, unlimited: bool) -> Tensor:
+    """Instances with a NaN or an infinity, unless it means "no limit": `[*B, ...]` → `[*B]`."""
+    finite = value > -torch.inf if unlimited else value.isfinite()
     return ~(finite.flatten(batch_dims).all(-1) if value.dim() > batch_dims else finite)
 
 

@@ -91,6 +91,7 @@ class TorchRLMode(ProblemHooks, EnvBase):
             required=self.instance_shapes,
             optional=self.optional_shapes,
             substitutes=self.substitutes,
+            unlimited=self.unlimited_keys,
             kinds={key: number_kind(value) for key, value in instance.items()},
         )
         td = self._initial_state(instance, torchrl_mode=True)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +24,6 @@ from rl4co.envs.routing.mtvrp.constraints import (
 from rl4co.envs.routing.mtvrp.generator import MTVRPGenerator
 from rl4co.envs.routing.mtvrp.legs import columns_apart, legs_along, legs_from, legs_to_depot
 from rl4co.envs.routing.mtvrp.validity import find_faults, find_violations
-
-#: Keys in which infinity says that there is no limit.
-UNLIMITED_KEYS = ("distance_limit", "time_windows")
 
 
 @ENVS.register("mtvrp")
@@ -122,6 +117,7 @@ class MTVRPEnv(RL4COEnvBase):
         "cost_matrix": "n+1 n+1",
         "duration_matrix": "n+1 n+1",
     }
+    unlimited_keys = ("distance_limit", "time_windows")
     substitutes = {"cost_matrix": ("locs",)}
 
     # ---------------------------------------------------------------- dynamics
@@ -196,16 +192,6 @@ class MTVRPEnv(RL4COEnvBase):
 
     def _violations(self, state: State, actions: Tensor) -> dict[str, Tensor]:
         return find_violations(state, actions)
-
-    def check_instances(self, td: TensorDictBase) -> None:
-        """Raises :class:`InvalidInstanceError` naming the key, the instance and the rule."""
-        # Infinity means "no limit" in these keys; elsewhere it is refused.
-        limits = {
-            key: torch.where(value == math.inf, torch.finfo(value.dtype).max, value)
-            for key, value in td.items()
-            if key in UNLIMITED_KEYS and value.is_floating_point()
-        }
-        super().check_instances(td.copy().update(limits))
 
     def _instance_faults(self, instance: State) -> dict[str, Tensor]:
         return find_faults(instance, {**instance, **self._init_state(instance)})
