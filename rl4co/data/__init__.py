@@ -20,6 +20,13 @@ from rl4co.data.dataset import (
 from rl4co.data.io import load_npz_to_tensordict, save_tensordict_to_npz
 
 if TYPE_CHECKING:
+    from rl4co.data.formats import (
+        BenchmarkInstance,
+        read_best_known,
+        read_instance,
+        read_solution,
+        write_solution,
+    )
     from rl4co.data.generate import (
         generate_dataset,
         generate_default_datasets,
@@ -27,6 +34,7 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
+    "BenchmarkInstance",
     "ExtraKeyDataset",
     "GeneratedDataset",
     "StateAugmentation",
@@ -38,13 +46,30 @@ __all__ = [
     "load_npz_to_tensordict",
     "make_dataloader",
     "min_max_normalize",
+    "read_best_known",
+    "read_instance",
+    "read_solution",
     "save_tensordict_to_npz",
     "symmetric_augmentation",
+    "write_solution",
 ]
 
-# Generating needs the environments, and they need this package: imported on first use.
+# Generating needs the environments, and they need this package; files are for those who have some:
+# imported on first use.
 _GENERATE = ("generate_dataset", "generate_default_datasets", "generate_env_data")
+_FORMATS = (
+    "BenchmarkInstance",
+    "read_best_known",
+    "read_instance",
+    "read_solution",
+    "write_solution",
+)
 
 __getattr__, __dir__ = lazy_attributes(
-    __name__, eager=__all__, modules=dict.fromkeys(_GENERATE, "rl4co.data.generate")
+    __name__,
+    eager=__all__,
+    modules={
+        **dict.fromkeys(_GENERATE, "rl4co.data.generate"),
+        **dict.fromkeys(_FORMATS, "rl4co.data.formats"),
+    },
 )

@@ -314,20 +314,30 @@ class RL4COEnvBase(RecordsArguments, TorchRLMode):
             max_runtime: Seconds per instance.
             num_procs: Instances solved at the same time.
             solver: Name of the solver; default is the one of highest priority for the problem.
-            options: Forwarded to the solver.
+            options: Forwarded to the solver: `initial` is a solution `[B, T]` of each instance to
+                begin with, where the solver can (the result is never worse), others are its own.
 
         Returns:
             Actions `[B, T]` in this environment's encoding and costs `[B]` (minus the reward).
         """
-        chosen = SOLVERS[solver] if solver else self._default_solver()
+        chosen = SOLVERS[solver] if solver else self.default_solver()
         return chosen(self, instances, max_runtime=max_runtime, num_procs=num_procs, **options)
 
-    def _default_solver(self) -> Any:
-        """The solver of highest priority among those made for this problem."""
+    def default_solver(self, warm_start: bool = False) -> Any:
+        """The solver of highest priority among those made for this problem.
+
+        Args:
+            warm_start: Whether it has to be one that can begin with a given solution.
+        """
         candidates = [SOLVERS[name] for name in SOLVERS.names()]
-        candidates = [solver for solver in candidates if self.name in solver.problems]
+        candidates = [
+            solver
+            for solver in candidates
+            if self.name in solver.problems and (solver.warm_start or not warm_start)
+        ]
         if not candidates:
-            raise UnsupportedError(f"no classical solver for {self.name}")
+            kind = "that can begin with a given solution " if warm_start else ""
+            raise UnsupportedError(f"no classical solver {kind}for {self.name}")
         return max(candidates, key=lambda solver: solver.priority)
 
     def render(

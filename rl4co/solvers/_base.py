@@ -1,11 +1,16 @@
 """What all solvers have in common: a function that gives actions becomes a registered solver.
 
 A solver is called as `solver(env, instances, max_runtime=..., num_procs=..., **options)` and gives
-`(actions [B, T], costs [B])` in the environment's own encoding. It carries attributes:
+`(actions [B, T], costs [B])` in the environment's own encoding, see :class:`Solutions`. Some take
+`initial`, a solution of each instance `[B, T]` to begin with; theirs are never worse. It carries
+attributes:
 
+- `name`: its key in the registry;
 - `problems`: names of the environments that it may be the default of;
 - `on_request`: names of others that it solves, or some kinds of them;
-- `priority`: among several solvers of a problem the highest one is the default.
+- `priority`: among several solvers of a problem the highest one is the default;
+- `options`: names of its own options;
+- `warm_start`: whether it takes `initial`.
 """
 
 from __future__ import annotations
@@ -14,7 +19,7 @@ import functools
 import inspect
 
 from collections.abc import Callable, Collection
-from typing import Any, Protocol, cast
+from typing import Any, NamedTuple, Protocol, cast
 
 from tensordict import TensorDict, TensorDictBase
 from torch import Tensor
@@ -28,12 +33,61 @@ from rl4co.envs.base import RL4COEnvBase
 EXACT, FLEET_SOLVER, GENERAL_SOLVER, HEURISTIC = 100, 90, 80, 10
 
 
+class Found(NamedTuple):
+    """What the function behind a solver may return in place of actions alone.
+
+    Attributes:
+        actions: `[B, T]`.
+        bounds: Lower bounds on the costs of any solutions `[B]`.
+        optimal: Which solutions are proven to be optimal `[B]`.
+    """
+
+    actions: Tensor
+    bounds: Tensor | None = None
+    optimal: Tensor | None = None
+
+
+class Solutions(tuple[Tensor, Tensor]):
+    """The pair `(actions, costs)`, and what else a solver knows about them.
+
+    Attributes:
+        actions: Solutions `[B, T]` in the encoding of the environment.
+        costs: Minus their rewards `[B]`.
+        bounds: Lower bounds on the costs of any solutions `[B]`; None if the solver gives none.
+        optimal: Which solutions are proven to be optimal `[B]`; None if the solver proves nothing.
+    """
+
+    actions: Tensor
+    costs: Tensor
+    bounds: Tensor | None
+    optimal: Tensor | None
+
+    def __new__(
+        cls,
+        actions: Tensor,
+        costs: Tensor,
+        bounds: Tensor | None = None,
+        optimal: Tensor | None = None,
+    ) -> Solutions:
+        """A pair with attributes."""
+        self = super().__new__(cls, (actions, costs))
+        self.actions, self.costs, self.bounds, self.optimal = actions, costs, bounds, optimal
+        return self
+
+    def __getnewargs__(self) -> tuple[Any, ...]:
+        """For copies and pickles."""
+        return self.actions, self.costs, self.bounds, self.optimal
+
+
 class Solver(Protocol):
     """The signature of a registered solver."""
 
+    name: str
     problems: Collection[str]
     on_request: Collection[str]
     priority: int
+    options: Collection[str]
+    warm_start: bool
 
     def __call__(
         self,
@@ -42,8 +96,9 @@ class Solver(Protocol):
         *,
         max_runtime: float = 10.0,
         num_procs: int = 1,
+        initial: Tensor | None = None,
         **options: Any,
-    ) -> tuple[Tensor, Tensor]:
+    ) -> Solutions:
         """Actions `[B, T]` and costs `[B]`."""
         ...
 
@@ -53,11 +108,13 @@ def register_solver(
     problems: Collection[str] | None,
     priority: int,
     on_request: Collection[str] = (),
-) -> Callable[[Callable[..., Tensor]], Solver]:
+) -> Callable[[Callable[..., Tensor | Found]], Solver]:
     """Decorator: turns `function(env, td, *, max_runtime, num_procs, **options)` into a solver.
 
-    The function gets the state after `env.reset` and returns actions `[B, T]`. Costs are minus
-    the environment's own reward, so both always agree, and invalid solutions are refused.
+    The function gets the state after `env.reset` and returns actions `[B, T]` (or :class:`Found`,
+    if it knows more). Costs are minus the environment's own reward, so both always agree, and
+    invalid solutions are refused. A function with a parameter `initial` gets valid solutions to
+    begin with, and must not return worse ones.
 
     Args:
         name: Registry key, equal to the module's name.
@@ -69,8 +126,9 @@ def register_solver(
     """
     solvable = None if problems is None else {*problems, *on_request}
 
-    def wrap(function: Callable[..., Tensor]) -> Solver:
-        known = set(inspect.signature(function).parameters) - {"env", "td"}
+    def wrap(function: Callable[..., Tensor | Found]) -> Solver:
+        known = set(inspect.signature(function).parameters)
+        own = known - {"env", "td", "max_runtime", "num_procs", "initial"}
 
         @functools.wraps(function)
         def solve(
@@ -79,25 +137,39 @@ def register_solver(
             *,
             max_runtime: float = 10.0,
             num_procs: int = 1,
+            initial: Tensor | None = None,
             **options: Any,
-        ) -> tuple[Tensor, Tensor]:
+        ) -> Solutions:
             if solvable is not None and env.name not in solvable:
                 raise UnsupportedError(
                     f"expected an environment among {', '.join(sorted(solvable))} for the solver "
                     f"{name!r}, got {env.name!r}"
                 )
             for option in options:
-                if option not in known:
-                    raise UnknownNameError(f"option of the solver {name!r}", option, known)
+                if option not in own:
+                    raise UnknownNameError(f"option of the solver {name!r}", option, own)
             if not max_runtime > 0:
                 raise ConfigError(f"expected a positive max_runtime, got {max_runtime}")
             if num_procs < 1:
                 raise ConfigError(f"expected num_procs of at least 1, got {num_procs}")
+            if initial is not None and not solver.warm_start:
+                raise UnsupportedError(
+                    f"expected no initial solutions for the solver {name!r}, which always begins "
+                    f"anew, got some; use {env.default_solver(warm_start=True).name!r}"
+                )
             td = _reset(env, instances)
-            actions = function(env, td, max_runtime=max_runtime, num_procs=num_procs, **options)
-            return actions, -env.get_reward(td, actions, check_solution=True)
+            if initial is not None:
+                env.check_solution_validity(td, initial)
+                options["initial"] = initial
+            found = function(env, td, max_runtime=max_runtime, num_procs=num_procs, **options)
+            actions, bounds, optimal = found if isinstance(found, Found) else Found(found)
+            costs = -env.get_reward(td, actions, check_solution=True)
+            return Solutions(actions, costs, bounds, optimal)
 
         solver = cast(Solver, solve)
+        solver.name = name
+        solver.options = tuple(sorted(own))
+        solver.warm_start = "initial" in known
         solver.problems = () if problems is None else tuple(problems)
         solver.on_request = tuple(on_request)
         solver.priority = priority

@@ -12,6 +12,7 @@ import numpy as np
 from ortools.constraint_solver import pywrapcp, routing_enums_pb2
 from ortools.util import optional_boolean_pb2
 
+from rl4co.solvers._account import note_incumbent
 from rl4co.solvers._problem import INFINITY, Array, Route, RoutingProblem, Vehicle
 
 #: By which costs are multiplied where legs may cost nothing. Lengths then count as a tie-breaker:
@@ -38,11 +39,14 @@ def solve_problem(
         return [], problem.cost([])
     model = _Model(problem)
     parameters = _search_parameters(problem, max_runtime, max_solutions)
+    # The variable of the cost exists once the search has begun.
+    model.routing.AddAtSolutionCallback(
+        lambda: note_incumbent(model.cost(model.routing.CostVar().Max()))
+    )
     solution = model.routing.SolveWithParameters(parameters)
     if solution is None:
         return None
-    cost = solution.ObjectiveValue() / model.factor
-    return model.routes(solution), cost * problem.unit + problem.constant
+    return model.routes(solution), model.cost(solution.ObjectiveValue())
 
 
 def _search_parameters(
@@ -92,6 +96,10 @@ class _Model:
         self._add_orders()
         self._add_choices()
         self._add_refusals()
+
+    def cost(self, objective: int) -> float:
+        """Cost in units of the environment."""
+        return objective / self.factor * self.problem.unit + self.problem.constant
 
     def routes(self, solution: Any) -> list[Route]:
         found = []

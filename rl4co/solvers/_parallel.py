@@ -7,19 +7,23 @@ solver that crashes takes its worker with it, not the caller.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pickle
 import queue
 import subprocess
 import sys
+import threading
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextvars import ContextVar
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from rl4co.core.errors import RL4COError
+from rl4co.solvers._account import Account
 
 
 class Worker:
@@ -27,10 +31,14 @@ class Worker:
 
     Args:
         target: The function as `package.module:function`; its module should import quickly.
+
+    Attributes:
+        account: What it told about its last job.
     """
 
     def __init__(self, target: str) -> None:
         self.target = target
+        self.account = Account()
         self._process = subprocess.Popen(
             [sys.executable, "-m", "rl4co.solvers._worker", target],
             stdin=subprocess.PIPE,
@@ -44,7 +52,7 @@ class Worker:
         try:
             pickle.dump(tuple(arguments), self._process.stdin)
             self._process.stdin.flush()
-            done, result = pickle.load(self._process.stdout)
+            done, result, self.account = pickle.load(self._process.stdout)
         except (BrokenPipeError, EOFError, pickle.UnpicklingError) as error:
             code = self._process.wait()
             raise RL4COError(
@@ -75,6 +83,66 @@ class Worker:
         self._process.wait()
 
 
+class Crew:
+    """Workers that stay between calls of :func:`map_instances`, and accounts of their jobs.
+
+        with Crew() as crew:
+            with crew.at_work() as accounts:
+                env.solve(instances, solver="pyvrp")  # one account for each instance
+
+    Starting a worker takes a fraction of a second, which matters where instances are solved one by
+    one. Several threads may share a crew; each is told about its own jobs.
+    """
+
+    def __init__(self) -> None:
+        self._idle: dict[str, list[Worker]] = {}
+        self._busy: set[Worker] = set()
+        self._lock = threading.Lock()
+
+    def hire(self, target: str) -> Worker:
+        """A worker for a target: one that is idle, or else a new one."""
+        with self._lock:
+            idle = self._idle.get(target)
+            worker = idle.pop() if idle else Worker(target)
+            self._busy.add(worker)
+        return worker
+
+    def release(self, worker: Worker) -> None:
+        """Takes a worker back that is fit for another job."""
+        with self._lock:
+            self._busy.discard(worker)
+            self._idle.setdefault(worker.target, []).append(worker)
+
+    @contextlib.contextmanager
+    def at_work(self) -> Iterator[list[Account]]:
+        """Solvers called by this thread use the crew; gives their accounts in the order of jobs."""
+        accounts: list[Account] = []
+        token = _SHIFT.set((self, accounts))
+        try:
+            yield accounts
+        finally:
+            _SHIFT.reset(token)
+
+    def __enter__(self) -> Crew:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Ends all workers; after an error, those that are busy in other threads as well."""
+        with self._lock:
+            for worker in (*self._busy, *(w for idle in self._idle.values() for w in idle)):
+                worker.__exit__(kind, error, trace)
+            self._busy.clear()
+            self._idle.clear()
+
+
+_SHIFT: ContextVar[tuple[Crew, list[Account]] | None] = ContextVar("shift", default=None)
+
+
 def map_instances(
     target: str,
     jobs: Sequence[Sequence[Any]],
@@ -90,23 +158,27 @@ def map_instances(
         jobs: Arguments of each call; they and the results must be picklable.
         num_procs: Number of processes.
         description: Text beside the progress bar.
-        progress: Whether to show it; None: if stderr is a terminal.
+        progress: Whether to show it; None: if stderr is a terminal and no :class:`Crew` is at work,
+            whose owner has a bar of its own.
     """
     from rich.console import Console
     from rich.progress import Progress
 
-    show = sys.stderr.isatty() if progress is None else progress
+    shift = _SHIFT.get()
+    show = sys.stderr.isatty() and shift is None if progress is None else progress
     results: list[Any] = [None] * len(jobs)
+    accounts = [Account()] * len(jobs)
     workers: queue.SimpleQueue[Worker] = queue.SimpleQueue()
-    pool = [Worker(target) for _ in range(min(num_procs, len(jobs)))]
+    hire = Worker if shift is None else shift[0].hire
+    pool = [hire(target) for _ in range(min(num_procs, len(jobs)))]
     try:
         for worker in pool:
             workers.put(worker)
 
-        def call(job: Sequence[Any]) -> Any:
+        def call(job: Sequence[Any]) -> tuple[Any, Account]:
             worker = workers.get()
             try:
-                return worker(job)
+                return worker(job), worker.account
             finally:
                 workers.put(worker)
 
@@ -118,14 +190,19 @@ def map_instances(
             pending = {threads.submit(call, job): index for index, job in enumerate(jobs)}
             try:
                 for future in as_completed(pending):
-                    results[pending[future]] = future.result()
+                    index = pending[future]
+                    results[index], accounts[index] = future.result()
                     bar.advance(task)
             except BaseException as error:
                 # Without this the other jobs would be finished first.
                 threads.shutdown(wait=False, cancel_futures=True)
-                for worker in pool:
-                    worker.__exit__(type(error), error, None)
+                while pool:
+                    pool.pop().__exit__(type(error), error, None)
                 raise
+        if shift is not None:
+            shift[1].extend(accounts)
+            while pool:
+                shift[0].release(pool.pop())
     finally:
         for worker in pool:
             worker.__exit__(None, None, None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import pyvrp
 
 from pyvrp.stop import MaxIterations, MaxRuntime, MultipleCriteria
 
+from rl4co.solvers._account import note_incumbent
 from rl4co.solvers._problem import INFINITY, Route, RoutingProblem, Vehicle
 
 #: Units of the largest capacity. Then a customer too much weighs about as much as a leg too much,
@@ -32,7 +34,11 @@ TIES = 10**4
 
 
 def solve_problem(
-    problem: RoutingProblem, max_runtime: float, max_iterations: int | None, seed: int
+    problem: RoutingProblem,
+    max_runtime: float,
+    max_iterations: int | None,
+    seed: int,
+    start: Sequence[Route] | None = None,
 ) -> tuple[list[Route], float] | None:
     """Routes and their cost as PyVRP counts it; None if it found no feasible solution.
 
@@ -41,21 +47,45 @@ def solve_problem(
         max_runtime: Seconds.
         max_iterations: Most iterations of the search; None: only time counts.
         seed: Seed of PyVRP.
+        start: Solution to begin with; None: PyVRP makes one.
     """
     if not problem.customers:
         return [], problem.cost([])
     model = _Model(problem)
+    data = model.data()
     stop: Any = MaxRuntime(max_runtime)
     if max_iterations is not None:
         stop = MultipleCriteria([stop, MaxIterations(max_iterations)])
-    params = pyvrp.SolveParams(penalty=_penalties(model.factor))
+    ils = pyvrp.IteratedLocalSearchParams(callbacks=_Recorder(model))
+    params = pyvrp.SolveParams(ils=ils, penalty=_penalties(model.factor))
     with warnings.catch_warnings():
         # That no feasible solution is found is told below, and by an error.
         warnings.simplefilter("ignore", pyvrp.exceptions.PenaltyBoundWarning)
-        result = pyvrp.solve(model.data(), stop, seed, collect_stats=False, params=params)
-    if not result.is_feasible() or result.cost() >= model.forbidden:
-        return None
-    return model.routes(result.best), model.cost(result) * problem.unit + problem.constant
+        result = pyvrp.solve(
+            data,
+            stop,
+            seed,
+            collect_stats=False,
+            params=params,
+            initial_solution=None if start is None else model.solution(data, start),
+        )
+    cost = model.cost(result.best)
+    return None if cost is None else (model.routes(result.best), cost)
+
+
+class _Recorder(pyvrp.IteratedLocalSearchCallbacks):
+    """Notes every new best solution, and the first one."""
+
+    def __init__(self, model: _Model) -> None:
+        self.model = model
+
+    def on_start(self, ils: Any) -> None:
+        self.on_best(ils.initial_solution)
+
+    def on_best(self, best: Any) -> None:
+        cost = self.model.cost(best)
+        if cost is not None:
+            note_incumbent(cost)
 
 
 def _penalties(factor: int) -> Any:
@@ -116,6 +146,19 @@ class _Model:
             ],
         )
 
+    def solution(self, data: Any, routes: Sequence[Route]) -> Any:
+        """Routes as PyVRP has them."""
+        stops = self._stops()
+        plans = [(route.nodes, route.vehicle) for route in routes]
+        if self.has_bin:
+            visited = {node for route in routes for node in route.nodes}
+            left_out = [node for node in self.problem.customers if node not in visited]
+            plans.append((left_out, len(self.problem.vehicles)))
+        return pyvrp.Solution(
+            data,
+            [pyvrp.Route(data, [stops[n] for n in nodes], kind) for nodes, kind in plans if nodes],
+        )
+
     def routes(self, solution: Any) -> list[Route]:
         found = []
         for route in solution.routes():
@@ -124,11 +167,31 @@ class _Model:
                 found.append(Route(route.vehicle_type(), nodes))
         return found
 
-    def cost(self, result: Any) -> float:
-        """Cost in units of the problem."""
-        if self.counts_lengths:
-            return float(result.cost())
-        return float(result.best.uncollected_prizes()) / self.factor
+    def cost(self, solution: Any) -> float | None:
+        """Cost in units of the environment; None if the solution is not feasible."""
+        if not solution.is_feasible():
+            return None
+        no_penalties = pyvrp.CostEvaluator([0] * len(solution.excess_load()), 0, 0)
+        cost = no_penalties.cost(solution)
+        if cost >= self.forbidden:
+            return None
+        if not self.counts_lengths:
+            cost = solution.uncollected_prizes() / self.factor
+        return float(cost) * self.problem.unit + self.problem.constant
+
+    def _stops(self) -> dict[int, Any]:
+        """Nodes → activities; the inverse of :meth:`_node`."""
+        kinds = pyvrp.ActivityType
+        if not self.problem.orders:
+            return {
+                node: pyvrp.Activity(kinds.CLIENT, index)
+                for index, node in enumerate(self.problem.customers)
+            }
+        return {
+            node: pyvrp.Activity(kind, index)
+            for index, pair in enumerate(self.problem.orders)
+            for node, kind in zip(pair, (kinds.PICKUP, kinds.DELIVERY), strict=True)
+        }
 
     def _node(self, stop: Any) -> int:
         if stop.is_client():

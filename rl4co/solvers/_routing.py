@@ -1,4 +1,7 @@
-"""The way of every routing solver: formulate, solve in worker processes, encode, compare costs."""
+"""The way of every routing solver: formulate, solve in worker processes, encode, compare costs.
+
+With solutions to begin with, the worker gets their routes, and the better ones are kept.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ from rl4co.core.errors import RL4COError, UnsupportedError, format_indices
 from rl4co.envs.base import RL4COEnvBase
 from rl4co.solvers._formulations import formulation_of, instances_of, pad_actions
 from rl4co.solvers._parallel import map_instances
-from rl4co.solvers._problem import RoutingProblem
+from rl4co.solvers._problem import Route, RoutingProblem
 
 #: How far the cost that a solver reports may be from the environment's: float32, and integers.
 COST_TOLERANCE = 1e-4
@@ -31,6 +34,7 @@ def solve_routing(
     num_procs: int,
     label: str,
     progress: bool | None,
+    initial: Tensor | None = None,
 ) -> Tensor:
     """Solves all instances of a batch.
 
@@ -38,13 +42,15 @@ def solve_routing(
         env: Environment.
         td: State after reset.
         target: Function of the worker, as `package.module:function`. It gets a prepared problem and
-            the arguments, and gives routes and their cost as the solver counts it, or None.
+            the arguments, and gives routes and their cost as the solver counts it, or None. With
+            `initial`, routes to begin with are its last argument.
         arguments: Its other arguments.
         prepare: Makes of a problem what the worker wants.
         obstacle: Why the solver cannot solve a problem; None: it can.
         num_procs: Number of processes.
         label: Name of the solver for the progress bar and messages.
         progress: Whether to show a progress bar; None: if stderr is a terminal.
+        initial: Valid solutions to begin with `[B, T]`; the result is not worse.
 
     Returns:
         Actions `[B, T]`.
@@ -55,13 +61,21 @@ def solve_routing(
         reason = obstacle(problem)
         if reason is not None:
             raise UnsupportedError(f"{label} cannot solve this {env.name} instance: {reason}")
+    jobs = [(prepare(problem), *arguments) for problem in problems]
+    starts: list[list[Route]] | None = None
+    if initial is not None:
+        starts = [
+            formulation.decode(env, problem, row)
+            for problem, row in zip(problems, initial.tolist(), strict=True)
+        ]
+        for problem, start in zip(problems, starts, strict=True):
+            _refuse_start(problem, start, label)
+        jobs = [(*job, start) for job, start in zip(jobs, starts, strict=True)]
     results = map_instances(
-        target,
-        [(prepare(problem), *arguments) for problem in problems],
-        num_procs,
-        description=f"{label} ({env.name})",
-        progress=progress,
+        target, jobs, num_procs, description=f"{label} ({env.name})", progress=progress
     )
+    if starts is not None:
+        results = list(map(_better, problems, results, starts))
     unsolved = [index for index, result in enumerate(results) if result is None]
     if unsolved:
         raise RL4COError(
@@ -75,6 +89,31 @@ def solve_routing(
     actions = pad_actions(solutions).to(td.device)
     _compare_costs(env, td, actions, problems, [cost for _, cost in results], label)
     return actions
+
+
+def _refuse_start(problem: RoutingProblem, start: Sequence[Route], label: str) -> None:
+    """Raises unless a valid solution of the environment is one of the formulation as well."""
+    visits = [node for route in start for node in route.nodes]
+    if len(set(visits)) < len(visits):
+        raise UnsupportedError(
+            f"expected initial solutions without split deliveries, which {label} does not know, "
+            "got a customer that is visited twice"
+        )
+    for kind, vehicle in enumerate(problem.vehicles):
+        used = sum(route.vehicle == kind for route in start)
+        if used > vehicle.count:
+            raise UnsupportedError(
+                f"expected initial solutions with at most {vehicle.count} vehicles for {label}, "
+                f"got {used}"
+            )
+
+
+def _better(
+    problem: RoutingProblem, result: tuple[list[Route], float] | None, start: list[Route]
+) -> tuple[list[Route], float]:
+    """What the worker found, or what it began with if that costs no more."""
+    before = problem.cost(start)
+    return (start, before) if result is None or before <= problem.cost(result[0]) else result
 
 
 def _compare_costs(

@@ -9,12 +9,17 @@ from __future__ import annotations
 import importlib
 import os
 import pickle
+import signal
 import sys
 import traceback
+
+from rl4co.solvers._account import close_account, open_account
 
 
 def main(target: str) -> None:
     """Calls the target for each job until stdin ends."""
+    # Ctrl-C in a terminal reaches all processes; whoever started this one ends it.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     jobs = sys.stdin.buffer
     # Results get a pipe of their own: whatever a solver prints goes to stderr.
     results = os.fdopen(os.dup(1), "wb")
@@ -26,11 +31,12 @@ def main(target: str) -> None:
             arguments = pickle.load(jobs)
         except EOFError:
             return
+        open_account()
         try:
-            reply = (True, call(*arguments))
+            done, result = True, call(*arguments)
         except Exception:
-            reply = (False, traceback.format_exc())
-        pickle.dump(reply, results)
+            done, result = False, traceback.format_exc()
+        pickle.dump((done, result, close_account()), results)
         results.flush()
 
 

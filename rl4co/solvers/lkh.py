@@ -40,6 +40,7 @@ def lkh(
     runs: int = 10,
     seed: int = 1,
     progress: bool | None = None,
+    initial: Tensor | None = None,
 ) -> Tensor:
     """Tours by LKH. The same arguments give the same tours unless the time limit strikes.
 
@@ -51,9 +52,10 @@ def lkh(
         runs: Independent runs of LKH, of which the best counts.
         seed: Seed of LKH.
         progress: Whether to show a progress bar; None: if stderr is a terminal.
+        initial: Tours or paths with which each run begins `[B, N]`; the result is not worse.
 
     Returns:
-        Tours `[B, N]`, each starting at node 0.
+        Tours `[B, N]`, each starting at node 0 (or like the initial one, if that is not improved).
     """
     if find_spec("elkai") is None:
         raise MissingDependencyError("elkai", "solvers")
@@ -62,14 +64,27 @@ def lkh(
     # Paths between given ends have a last node in their state.
     is_open = "last_node" in td.keys()
     matrices = path_distances(td) if is_open else integer_distances(td)
+    verb = "solve" if initial is None else "improve"
+    starts = [None] * len(matrices) if initial is None else initial.tolist()
     tours = map_instances(
-        "rl4co.solvers._lkh_worker:" + ("solve_path" if is_open else "solve_tour"),
-        [(matrix.tolist(), runs, seed, max_runtime) for matrix in matrices],
+        f"rl4co.solvers._lkh_worker:{verb}_{'path' if is_open else 'tour'}",
+        [
+            (matrix.tolist(), runs, seed, max_runtime, start)
+            for matrix, start in zip(matrices, starts, strict=True)
+        ],
         num_procs,
         description=f"LKH ({env.name})",
         progress=progress,
     )
-    return torch.tensor(tours, dtype=torch.int64, device=td.device)
+    found = torch.tensor(tours, dtype=torch.int64, device=td.device)
+    return found if initial is None else _better(env, td, found, initial)
+
+
+def _better(env: RL4COEnvBase, td: TensorDictBase, found: Tensor, initial: Tensor) -> Tensor:
+    """Of each instance the shorter tour `[B, N]`: LKH's lengths are rounded."""
+    rewards = (env.get_reward(td, tours, check_solution=False) for tours in (found, initial))
+    improved = torch.gt(*rewards)  # [B]
+    return torch.where(improved.unsqueeze(-1), found, initial.to(found.device))
 
 
 def integer_distances(td: TensorDictBase, resolution: int = RESOLUTION) -> Tensor:

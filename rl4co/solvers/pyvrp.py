@@ -52,6 +52,7 @@ def pyvrp(
     max_iterations: int | None = None,
     seed: int = 0,
     progress: bool | None = None,
+    initial: Tensor | None = None,
 ) -> Tensor:
     """Solutions by PyVRP. With `max_iterations` the same arguments give the same solutions.
 
@@ -63,6 +64,7 @@ def pyvrp(
         max_iterations: Most iterations per instance; None: only time counts.
         seed: Seed of PyVRP.
         progress: Whether to show a progress bar; None: if stderr is a terminal.
+        initial: Solutions to begin with `[B, T]`; the result is not worse.
 
     Returns:
         Actions `[B, T]`.
@@ -89,6 +91,7 @@ def pyvrp(
         num_procs=num_procs,
         label="PyVRP",
         progress=progress,
+        initial=initial,
     )
 
 

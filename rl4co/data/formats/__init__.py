@@ -7,6 +7,7 @@ result knows its environment, its rounding rule and its best-known value.
 from __future__ import annotations
 
 from rl4co.data.formats.distances import ROUNDINGS, EdgeCosts
+from rl4co.data.formats.folders import find_instances
 from rl4co.data.formats.instance import BenchmarkInstance
 from rl4co.data.formats.read import read_best_known, read_instance
 from rl4co.data.formats.solutions import Solution, read_solution
@@ -17,6 +18,7 @@ __all__ = [
     "BenchmarkInstance",
     "EdgeCosts",
     "Solution",
+    "find_instances",
     "read_best_known",
     "read_instance",
     "read_solution",

@@ -15,10 +15,15 @@ import torch
 from tensordict import TensorDict
 from torch import Tensor
 
-from rl4co.core.errors import ConfigError, InvalidInstanceError, InvalidSolutionError
+from rl4co.core.errors import (
+    ConfigError,
+    InvalidInstanceError,
+    InvalidSolutionError,
+    UnsupportedError,
+)
 from rl4co.data.formats.distances import EdgeCosts, FloatArray, IntArray
 from rl4co.data.formats.feasibility import TOLERANCE, find_violation
-from rl4co.data.formats.layouts import Layout, get_layout
+from rl4co.data.formats.layouts import LAYOUTS, Layout, get_layout
 from rl4co.data.formats.solutions import Solution, parse_solution
 from rl4co.data.formats.source import Source
 
@@ -156,6 +161,23 @@ class BenchmarkInstance:
         return dataclasses.replace(
             self, edge_costs=costs, published=None, solution_file=None, solution=None
         )
+
+    def as_problem(self, problem: str) -> BenchmarkInstance:
+        """The same instance for the environment of a more general problem.
+
+        A CVRP or CVRPTW is an MTVRP, a TSP is an ATSP. Routes mean the same in both.
+
+        Args:
+            problem: Name of the environment.
+        """
+        if problem == self.problem:
+            return self
+        if problem not in LAYOUTS or self.problem not in LAYOUTS[problem].includes:
+            raise UnsupportedError(
+                f"expected an instance of {problem}, got one of {self.problem} ({self.name}); "
+                f"use what is made for {self.problem}, or give another file"
+            )
+        return dataclasses.replace(self, problem=problem)
 
     # ---------------------------------------------------------------- solutions
 

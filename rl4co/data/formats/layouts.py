@@ -33,6 +33,7 @@ class Layout:
         has_depot: Whether node 0 is a depot, which routes do not list.
         returns: Whether the action 0 ends each route.
         single_route: Whether a solution has one route only.
+        includes: Problems whose instances are instances of this one as well.
     """
 
     to_arrays: Callable[[BenchmarkInstance, bool], Arrays]
@@ -40,6 +41,7 @@ class Layout:
     has_depot: bool = True
     returns: bool = True
     single_route: bool = False
+    includes: tuple[str, ...] = ()
 
 
 def get_layout(problem: str) -> Layout:
@@ -185,10 +187,12 @@ def _no_environment(instance: BenchmarkInstance, normalize: bool) -> Arrays:
 #: Name of an environment → its layout. PDPTW has no environment; files of it can be read.
 LAYOUTS: Mapping[str, Layout] = {
     "tsp": Layout(_tour, has_depot=False, returns=False, single_route=True),
-    "atsp": Layout(_asymmetric_tour, has_depot=False, returns=False, single_route=True),
+    "atsp": Layout(
+        _asymmetric_tour, has_depot=False, returns=False, single_route=True, includes=("tsp",)
+    ),
     "cvrp": Layout(_capacitated, ("demand", "capacity")),
     "cvrptw": Layout(_with_time_windows, ("demand", "capacity", "time_windows")),
-    "mtvrp": Layout(_multi_task, ("demand", "capacity")),
+    "mtvrp": Layout(_multi_task, ("demand", "capacity"), includes=("cvrp", "cvrptw")),
     "op": Layout(_orienteering, ("prizes", "max_length"), single_route=True),
     "pdp": Layout(_depot_and_customers, ("pairs",), returns=False, single_route=True),
     "pdptw": Layout(_no_environment, ("demand", "capacity", "time_windows", "pairs")),

@@ -49,7 +49,8 @@ class Solution:
             raise self.source.fault(
                 f"a solution of {instance.name} in which {violation.rule}",
                 violation.place,
-                "use another solution; the file's may be that of another instance",
+                "use another solution (the file's may be that of another instance), or give the "
+                "best-known value alone",
             )
 
 

@@ -36,16 +36,52 @@ def write_solution(
     Raises:
         InvalidSolutionError: The solution breaks a constraint; then nothing is written.
     """
-    target = Path(path)
-    suffix = target.suffix.lower()
-    if suffix not in WRITERS:
-        raise UnknownNameError("suffix of a solution", suffix, WRITERS)
+    target = check_target(path, instance)
     instance.check(routes)
-    text = WRITERS[suffix](instance, instance.as_routes(routes))
+    text = WRITERS[target.suffix.lower()](instance, instance.as_routes(routes))
     target.parent.mkdir(parents=True, exist_ok=True)
     with atomic_write(target) as file:
         file.write(text.encode())
     return target
+
+
+def check_target(path: str | os.PathLike[str], instance: BenchmarkInstance) -> Path:
+    """Raises unless solutions of an instance can be written to a file, before one is looked for.
+
+    Args:
+        path: As for :func:`write_solution`.
+        instance: What will be solved.
+
+    Returns:
+        The path.
+    """
+    target = Path(path)
+    suffix = target.suffix.lower()
+    if suffix not in WRITERS:
+        raise UnknownNameError("suffix of a solution", suffix, WRITERS)
+    if suffix == ".tour" and instance.layout.has_depot:
+        raise UnsupportedError(
+            f"expected a tour of TSP or ATSP for the suffix .tour, got a solution of "
+            f"{instance.problem}; write a .sol or .json file"
+        )
+    require_writable(target)
+    return target
+
+
+def require_writable(target: Path) -> None:
+    """Raises OSError if a file cannot be written; folders above it need not exist yet."""
+    if target.is_dir():
+        raise IsADirectoryError(f"expected a file to write, got the folder {target}; name a file")
+    place = next(folder for folder in (target, *target.absolute().parents) if folder.exists())
+    if place != target and not place.is_dir():
+        raise NotADirectoryError(
+            f"expected a folder to write {target} into, got the file {place}; give another path"
+        )
+    if not os.access(place, os.W_OK):
+        raise PermissionError(
+            f"expected a place to write {target} to, got {place}, which is read-only; "
+            "give another path"
+        )
 
 
 def _number(value: float) -> str:
@@ -92,11 +128,6 @@ def _oplib(instance: BenchmarkInstance, routes: Routes) -> str:
 
 
 def _tour(instance: BenchmarkInstance, routes: Routes) -> str:
-    if instance.layout.has_depot:
-        raise UnsupportedError(
-            f"expected a tour of TSP or ATSP for the suffix .tour, got a solution of "
-            f"{instance.problem}; write a .sol or .json file"
-        )
     (tour,) = routes
     return "\n".join(
         [

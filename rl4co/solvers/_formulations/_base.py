@@ -25,6 +25,22 @@ SHARE = 0.5
 WHOLE = 1e-3
 
 
+def split_at_depot(actions: Sequence[int]) -> list[list[int]]:
+    """What comes before, between and behind the visits of the depot."""
+    parts: list[list[int]] = [[]]
+    for node in actions:
+        if node == 0:
+            parts.append([])
+        else:
+            parts[-1].append(node)
+    return parts
+
+
+def decode_routes(env: Any, problem: RoutingProblem, actions: Sequence[int]) -> list[Route]:
+    """Routes of vehicles of the first kind, between visits of the depot."""
+    return [Route(0, nodes) for nodes in split_at_depot(actions) if nodes]
+
+
 @dataclasses.dataclass(frozen=True)
 class Formulation:
     """How one problem is handed to solvers.
@@ -34,11 +50,13 @@ class Formulation:
         encode: Environment, routing problem and routes → actions, without padding, and the action
             with which a finished instance waits.
         count_depots: Number of depots of an instance; they are its first nodes.
+        decode: Environment, routing problem and actions of a valid solution → its routes.
     """
 
     formulate: Callable[[Any, Instance], RoutingProblem]
     encode: Callable[[Any, RoutingProblem, Sequence[Route]], tuple[list[int], int]]
     count_depots: Callable[[Mapping[str, Tensor]], int] = lambda state: 1
+    decode: Callable[[Any, RoutingProblem, Sequence[int]], list[Route]] = decode_routes
 
 
 def instances_of(td: TensorDictBase) -> Iterator[Instance]:

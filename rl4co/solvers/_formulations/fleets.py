@@ -20,6 +20,7 @@ from rl4co.solvers._formulations._base import (
     customers_of,
     lengths,
     routes_by_depot,
+    split_at_depot,
     whole_loads,
 )
 from rl4co.solvers._problem import INFINITY, Route, RoutingProblem, Vehicle
@@ -136,11 +137,17 @@ def encode_technicians(
     return (actions[1:] if 0 in actions[1:] else [*actions[1:], 0]), 0
 
 
+def decode_technicians(env: Any, problem: RoutingProblem, actions: Sequence[int]) -> list[Route]:
+    """Technicians in turn, one from each depot visit to the next."""
+    parts = split_at_depot(actions)
+    return [Route(technician, nodes) for technician, nodes in enumerate(parts) if nodes]
+
+
 FLEETS = {
     "cvrp": Formulation(capacitated, routes_by_depot),
     "cvrpmvc": Formulation(scarce_vehicles, routes_by_depot),
     "cvrptw": Formulation(time_windows, routes_by_depot),
     "mtvrp": Formulation(multi_task, routes_by_depot),
     "sdvrp": Formulation(unsplit_deliveries, routes_by_depot),
-    "svrp": Formulation(technicians, encode_technicians),
+    "svrp": Formulation(technicians, encode_technicians, decode=decode_technicians),
 }

@@ -71,6 +71,18 @@ def encode_vehicles(
     return actions[:-1], actions[-1]
 
 
+def decode_vehicles(env: Any, problem: RoutingProblem, actions: Sequence[int]) -> list[Route]:
+    """Customers belong to the depot before them; each vehicle leaves once at most."""
+    served: dict[int, list[int]] = {}
+    depot = 0
+    for node in actions:
+        if node < len(problem.vehicles):
+            depot = node
+        else:
+            served.setdefault(depot, []).append(node)
+    return [Route(vehicle, nodes) for vehicle, nodes in served.items()]
+
+
 def _orders(customers: tuple[int, ...]) -> tuple[tuple[int, int], ...]:
     """Pickups are in the first half, their deliveries in the same order in the second."""
     half = len(customers) // 2
@@ -88,6 +100,9 @@ def _distances(env: Any, instance: Instance) -> Array:
 ORDERS = {
     "pdp": Formulation(pickup_and_delivery, encode_pickups),
     "mdcpdp": Formulation(
-        several_depots, encode_vehicles, lambda state: state["capacity"].shape[-1]
+        several_depots,
+        encode_vehicles,
+        lambda state: state["capacity"].shape[-1],
+        decode_vehicles,
     ),
 }

@@ -28,6 +28,12 @@ def encode_tour(
     return [0, *one_route(routes)], 0
 
 
+def decode_tour(env: Any, problem: RoutingProblem, actions: Sequence[int]) -> list[Route]:
+    """The nodes behind node 0, around to it."""
+    start = actions.index(0)
+    return [Route(0, [*actions[start + 1 :], *actions[:start]])]
+
+
 def open_path(env: Any, instance: Instance) -> RoutingProblem:
     """SHPP: one vehicle from the first node to the last."""
     length = lengths(instance)
@@ -41,6 +47,12 @@ def encode_path(
     """All nodes in turn, from the first to the last."""
     last = len(problem.length) - 1
     return [0, *one_route(routes), *([last] if last else [])], last
+
+
+def decode_path(env: Any, problem: RoutingProblem, actions: Sequence[int]) -> list[Route]:
+    """The nodes between the first and the last."""
+    ends = (0, len(problem.length) - 1)
+    return [Route(0, [node for node in actions if node not in ends])]
 
 
 def several_tours(env: Any, instance: Instance) -> RoutingProblem:
@@ -62,12 +74,12 @@ def encode_tours(
     return actions[1:], 0
 
 
-_TOUR = Formulation(closed_tour, encode_tour, lambda state: 0)
+_TOUR = Formulation(closed_tour, encode_tour, lambda state: 0, decode_tour)
 
 TOURS = {
     "tsp": _TOUR,
     "tsp_dense": _TOUR,
     "atsp": _TOUR,
-    "shpp": Formulation(open_path, encode_path, lambda state: 0),
+    "shpp": Formulation(open_path, encode_path, lambda state: 0, decode_path),
     "mtsp": Formulation(several_tours, encode_tours),
 }

@@ -258,7 +258,7 @@ def test_negative_costs_are_shifted_only_where_all_solutions_have_as_many_legs()
 )  # fmt: skip
 def test_default_solvers(problem, expected):
     """The solver made for the problem, then PyVRP, then OR-Tools, then heuristics."""
-    assert make_sized_env(problem, 6)._default_solver() is SOLVERS[expected]
+    assert make_sized_env(problem, 6).default_solver() is SOLVERS[expected]
 
 
 @pytest.mark.parametrize(

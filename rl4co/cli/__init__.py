@@ -1,0 +1,25 @@
+"""The command line: `rl4co train | eval | solve | ...`, one module for each command.
+
+A new command is a new module here that decorates a function with `@app.command()`; it is found by
+itself. Modules that begin with an underscore are shared parts. Nothing heavy is imported when a
+module is: `rl4co --help` and `rl4co list` need no large library, and the other commands import
+torch when they start to work.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+
+from rl4co.cli._frame import app
+
+__all__ = ["app", "main"]
+
+for _module in pkgutil.iter_modules(__path__):
+    if not _module.name.startswith("_"):
+        importlib.import_module(f"{__name__}.{_module.name}")
+
+
+def main() -> None:
+    """Entry point of the command `rl4co`."""
+    app(prog_name="rl4co")

@@ -1,0 +1,7 @@
+"""`python -m rl4co.cli` is the command `rl4co`."""
+
+from __future__ import annotations
+
+from rl4co.cli import main
+
+main()

@@ -1,0 +1,93 @@
+"""What all commands have in common: the application, flags, tables, and how errors are reported."""
+
+from __future__ import annotations
+
+import functools
+import json
+import sys
+
+from collections.abc import Callable, Iterable
+from typing import Annotated, Any, TypeVar
+
+import typer
+
+from rl4co.core.errors import RL4COError
+
+USAGE_ERROR = 2
+
+F = TypeVar("F", bound=Callable[..., None])
+
+app = typer.Typer(
+    name="rl4co",
+    help="Reinforcement learning for combinatorial optimization.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+JsonFlag = Annotated[bool, typer.Option("--json", help="Print JSON, errors included.")]
+DebugFlag = Annotated[bool, typer.Option("--debug", help="Show the traceback of errors.")]
+
+
+def _show_version(value: bool) -> None:
+    if value:
+        typer.echo(f"rl4co {sys.modules['rl4co'].__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool,
+        typer.Option("--version", help="Show the version.", callback=_show_version, is_eager=True),
+    ] = False,
+) -> None:
+    """Reinforcement learning for combinatorial optimization."""
+
+
+def reports_errors(command: F) -> F:
+    """Decorator of commands: errors that the user can mend become one line and exit code 2.
+
+    The command has the parameters `json_output` and `debug`.
+    """
+
+    @functools.wraps(command)
+    def wrapped(*args: Any, **kwargs: Any) -> None:
+        try:
+            command(*args, **kwargs)
+        except (RL4COError, OSError) as error:
+            if kwargs.get("debug"):
+                raise
+            if kwargs.get("json_output"):
+                kind = type(error).__name__
+                print(json.dumps({"error": {"type": kind, "message": str(error)}}))
+            else:
+                stderr().print(str(error), style="red", markup=False, highlight=False)
+            raise typer.Exit(USAGE_ERROR) from error
+
+    return wrapped  # type: ignore[return-value]
+
+
+def stderr() -> Any:
+    """Where people read what is not the result."""
+    from rich.console import Console
+
+    return Console(stderr=True, soft_wrap=True)
+
+
+def show(title: str, columns: tuple[str, ...], rows: Iterable[tuple[Any, ...]]) -> None:
+    """Prints a table of plain texts (brackets are no markup) and other things that rich prints."""
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(*columns, box=box.SIMPLE_HEAD)
+    for row in rows:
+        table.add_row(*(Text(cell) if isinstance(cell, str) else cell for cell in row))
+    console = Console()
+    # Not the table's own title, which is broken into lines as wide as the table.
+    console.print(Text(title, style="bold"), soft_wrap=True)
+    console.print(table)

@@ -1,0 +1,364 @@
+"""`rl4co solve`: solves benchmark files and people's own instances."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from rl4co.cli._frame import DebugFlag, JsonFlag, app, reports_errors, show
+from rl4co.cli._options import (
+    BeamWidth,
+    Device,
+    NumStarts,
+    Temperature,
+    TopK,
+    TopP,
+)
+from rl4co.core.errors import ConfigError, UnknownNameError
+from rl4co.tasks.methods import METHODS
+
+if TYPE_CHECKING:
+    from rl4co.data.formats import BenchmarkInstance
+    from rl4co.tasks.solve import Approach, Outcome, Solved
+
+#: Exit code if some of several files failed.
+SOME_FAILED = 1
+
+_METHODS = ", ".join(METHODS)
+
+
+@app.command()
+@reports_errors
+def solve(
+    files: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="FILE",
+            help="TSPLIB, CVRPLIB, Solomon, OPLib, TSPPDLIB, JSON or CSV, or folders of them.",
+        ),
+    ],
+    solver: Annotated[
+        str | None, typer.Option(help="Classical solver; default: the best one for the problem.")
+    ] = None,
+    max_runtime: Annotated[
+        float | None, typer.Option(help="Seconds per instance of the solver (default: 10).")
+    ] = None,
+    model: Annotated[
+        Path | None,
+        typer.Option(help="Trained model instead: checkpoint, or folder by save_pretrained."),
+    ] = None,
+    method: Annotated[
+        str | None, typer.Option("--method", "-m", help=f"How the model decodes: {_METHODS}.")
+    ] = None,
+    samples: Annotated[int | None, typer.Option(help="Solutions of sampling.")] = None,
+    num_augment: Annotated[int | None, typer.Option(help="Copies of the instance.")] = None,
+    num_starts: NumStarts = None,
+    temperature: Temperature = None,
+    top_p: TopP = None,
+    top_k: TopK = None,
+    beam_width: BeamWidth = None,
+    initial: Annotated[
+        Path | None, typer.Option(help="Solution from a file instead, to polish or price it.")
+    ] = None,
+    polish: Annotated[
+        float | None, typer.Option(help="Seconds for a solver to improve the solution.")
+    ] = None,
+    polish_solver: Annotated[
+        str | None,
+        typer.Option(help="Default: the best one that can begin with a solution (pyvrp, lkh)."),
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of solver or model.")] = None,
+    procs: Annotated[int, typer.Option(help="Files solved at the same time.")] = 1,
+    device: Device = "auto",
+    best_known: Annotated[
+        str | None,
+        typer.Option(
+            metavar="VALUE|FILE",
+            help="Best-known value, CSV table of them, or solution; default: .sol or .opt.tour "
+            "beside the file.",
+        ),
+    ] = None,
+    column: Annotated[str | None, typer.Option(help="Column of the table with values.")] = None,
+    rounding: Annotated[
+        str | None, typer.Option(help="Rounding of distances: exact, nearest, ...")
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out", "-o", help="Write the solution (.sol, .tour, .json); several: a folder."
+        ),
+    ] = None,
+    render: Annotated[
+        Path | None, typer.Option(help="Draw the solution (.png, .pdf, .svg); several: a folder.")
+    ] = None,
+    json_output: JsonFlag = False,
+    debug: DebugFlag = False,
+) -> None:
+    """Solve files: cost in their own units, gap to the best-known value, routes."""
+    decoding = {
+        "samples": samples,
+        "num_augment": num_augment,
+        "num_starts": num_starts,
+        "temperature": temperature,
+        "top_p": top_p,
+        "top_k": top_k,
+        "beam_width": beam_width,
+    }
+    way = _Way(solver, max_runtime, model, method, initial, decoding, seed)
+    way.check()
+    if polish_solver is not None and polish is None:
+        raise ConfigError("expected --polish SECONDS with --polish-solver, got none")
+    reading = {"column": column, "rounding": rounding, **_reference(best_known)}
+    from rl4co.tasks.solve import BySolver, list_files, solve_files
+
+    instances = list_files(files)
+    output = _Output(out, render, instances)
+    output.check(reading)
+    if len(instances) > 1 and isinstance(reading.get("best_known"), float):
+        raise ConfigError(
+            f"expected a table as --best-known of {len(instances)} files, got one value; "
+            "give a CSV file"
+        )
+    outcomes = solve_files(
+        instances,
+        way.approach(device),
+        polish=None if polish is None else BySolver(polish_solver, polish, seed),
+        then=output.write,
+        num_procs=procs,
+        progress=not json_output and sys.stderr.isatty(),
+        **reading,
+    )
+    _report(outcomes, json_output)
+
+
+# ---------------------------------------------------------------- choices
+
+
+@dataclasses.dataclass(frozen=True)
+class _Way:
+    """How solutions are to be found: options, None where they are not given."""
+
+    solver: str | None
+    max_runtime: float | None
+    model: Path | None
+    method: str | None
+    initial: Path | None
+    decoding: dict[str, Any]
+    seed: int | None
+
+    def check(self) -> None:
+        """Raises for options that exclude each other, or that would have no effect."""
+        ways = {"--solver": self.solver, "--model": self.model, "--initial": self.initial}
+        chosen = [flag for flag, value in ways.items() if value is not None]
+        if len(chosen) > 1:
+            raise ConfigError(f"expected one of {', '.join(ways)}, got {' and '.join(chosen)}")
+        if self.method is not None and self.method not in METHODS:
+            raise UnknownNameError("evaluation method", self.method, METHODS)
+        decoding = {"method": self.method, **self.decoding}
+        flag = next((key for key, value in decoding.items() if value is not None), None)
+        if self.model is None and flag is not None:
+            raise ConfigError(
+                f"expected --model with --{flag.replace('_', '-')}, got none; solvers do not decode"
+            )
+        if self.max_runtime is not None and chosen not in ([], ["--solver"]):
+            raise ConfigError(
+                f"expected --max-runtime only for a solver, got it with {chosen[0]}; "
+                "--polish SECONDS improves a solution"
+            )
+
+    def approach(self, device: str) -> Approach:
+        """What finds solutions."""
+        from rl4co.tasks.load import find_device
+        from rl4co.tasks.solve import ByFile, ByModel, BySolver
+
+        if self.initial is not None:
+            return ByFile(self.initial)
+        if self.model is not None:
+            settings = {**self.decoding, "seed": self.seed}
+            given = {key: value for key, value in settings.items() if value is not None}
+            return ByModel.load(self.model, self.method or "greedy", find_device(device), given)
+        return BySolver(
+            self.solver, 10.0 if self.max_runtime is None else self.max_runtime, self.seed
+        )
+
+
+def _reference(best_known: str | None) -> dict[str, Any]:
+    """Arguments of `read_instance`: a number is a value, a .csv a table, others are solutions."""
+    if best_known is None:
+        return {}
+    try:
+        return {"best_known": float(best_known)}
+    except ValueError:
+        is_table = Path(best_known).suffix.lower() == ".csv"
+        return {"best_known" if is_table else "solution": Path(best_known)}
+
+
+# ---------------------------------------------------------------- files that are written
+
+
+@dataclasses.dataclass(frozen=True)
+class _Output:
+    """Where solutions and pictures go.
+
+    Args:
+        out: File or folder of solutions; None: nowhere.
+        render: File or folder of pictures; None: nowhere.
+        files: Instances that are solved.
+    """
+
+    out: Path | None
+    render: Path | None
+    files: list[Path]
+
+    def check(self, reading: dict[str, Any]) -> None:
+        """Raises if something cannot be written, before time is spent on solving."""
+        for flag, place in (("--out", self.out), ("--render", self.render)):
+            if place is None or len(self.files) == 1:
+                continue
+            if not _is_folder(place):
+                raise ConfigError(
+                    f"expected a folder as {flag} for {len(self.files)} files, got {place}"
+                )
+            if len({file.stem for file in self.files}) < len(self.files):
+                raise ConfigError(
+                    f"expected files with different names for {flag}, got some of the same name; "
+                    "solve one folder after the other"
+                )
+        from rl4co.data.formats.write import check_target, require_writable
+        from rl4co.tasks.solve import check_picture, read_instance
+
+        if self.out is not None and len(self.files) == 1:
+            instance = read_instance(self.files[0], **reading)
+            check_target(self._solution_file(self.out, self.files[0], instance), instance)
+        elif self.out is not None:
+            require_writable(self.out / "solution.sol")
+        if self.render is not None:
+            check_picture(self._picture_file(self.render, self.files[0]))
+
+    def write(self, solved: Solved) -> None:
+        """Writes what is wanted of a solution."""
+        from rl4co.data.formats import write_solution
+        from rl4co.tasks.solve import save_picture
+
+        if self.out is not None:
+            target = self._solution_file(self.out, solved.file, solved.instance)
+            write_solution(target, solved.instance, solved.routes)
+        if self.render is not None:
+            save_picture(solved, self._picture_file(self.render, solved.file))
+
+    def _solution_file(self, place: Path, file: Path, instance: BenchmarkInstance) -> Path:
+        suffix = ".sol" if instance.layout.has_depot else ".tour"
+        return place / f"{file.stem}{suffix}" if _is_folder(place) else place
+
+    def _picture_file(self, place: Path, file: Path) -> Path:
+        return place / f"{file.stem}.png" if _is_folder(place) else place
+
+
+def _is_folder(path: Path) -> bool:
+    return path.is_dir() or not path.suffix
+
+
+# ---------------------------------------------------------------- what is printed
+
+
+def _report(outcomes: list[Outcome], json_output: bool) -> None:
+    from rl4co.tasks.solve import Failed, Solved
+
+    failed = [outcome for outcome in outcomes if isinstance(outcome, Failed)]
+    if failed and len(outcomes) == 1:
+        raise failed[0].error
+    if json_output:
+        print(json.dumps({"results": [_record(outcome) for outcome in outcomes]}))
+    elif isinstance(outcomes[0], Solved) and len(outcomes) == 1:
+        _show_solution(outcomes[0])
+    else:
+        _show_table(outcomes)
+    if failed:
+        raise typer.Exit(SOME_FAILED)
+
+
+def _show_solution(solved: Solved) -> None:
+    from rl4co.tasks.solve import format_value
+
+    instance = solved.instance
+    kind = "cost" if instance.prizes is None else "prize"
+    facts = {kind: format_value(instance, solved.value)}
+    if solved.start_value is not None:
+        facts[f"{kind} before"] = format_value(instance, solved.start_value)
+    if instance.best_known is not None:
+        facts["best known"] = format_value(instance, instance.best_known)
+        facts["gap"] = _percent(solved.gap)
+    facts |= {"found by": solved.solver, "time": f"{solved.seconds:.2f} s"}
+    title = f"{instance.name} ({instance.problem}, {instance.num_nodes} nodes)"
+    show(title, ("", "value"), facts.items())
+    for number, route in enumerate(_names(solved), start=1):
+        heading = f"Route #{number}" if instance.layout.has_depot else "Tour"
+        print(f"{heading}: {' '.join(route)}")
+
+
+def _names(solved: Solved) -> list[list[str]]:
+    """Nodes as solution files call them: customers from 1; tours and words as in the instance."""
+    labels = solved.instance.labels
+    numbered = solved.instance.layout.has_depot and all(label.isdigit() for label in labels)
+    return [[str(n) if numbered else labels[n] for n in route] for route in solved.routes]
+
+
+def _show_table(outcomes: list[Outcome]) -> None:
+    """One line for each file; a failed one says why."""
+    from rich.text import Text
+
+    from rl4co.tasks.solve import Failed, format_value
+
+    columns = ("file", "problem", "nodes", "before", "value", "best known", "gap", "seconds", "by")
+    names = [outcome.file.name for outcome in outcomes]
+    unique = len(set(names)) == len(names)
+    rows: list[tuple[Any, ...]] = []
+    for outcome in outcomes:
+        file = outcome.file.name if unique else str(outcome.file)
+        if isinstance(outcome, Failed):
+            rows.append((file, *[""] * 7, Text(str(outcome.error), style="red")))
+            continue
+        instance = outcome.instance
+        values = (outcome.start_value, outcome.value, instance.best_known)
+        before, value, best = ("" if x is None else format_value(instance, x) for x in values)
+        facts = (instance.problem, str(instance.num_nodes), before, value, best)
+        rows.append((file, *facts, _percent(outcome.gap), f"{outcome.seconds:.1f}", outcome.solver))
+    used = [k for k, column in enumerate(zip(*rows, strict=True)) if any(map(str, column))]
+    show(
+        f"{len(rows)} files",
+        tuple(columns[k] for k in used),
+        [tuple(row[k] for k in used) for row in rows],
+    )
+
+
+def _percent(gap: float | None) -> str:
+    return "" if gap is None else f"{100 * gap:.2f} %"
+
+
+def _record(outcome: Outcome) -> dict[str, Any]:
+    from rl4co.tasks.solve import Failed
+
+    if isinstance(outcome, Failed):
+        error = {"type": type(outcome.error).__name__, "message": str(outcome.error)}
+        return {"file": str(outcome.file), "error": error}
+    instance = outcome.instance
+    return {
+        "file": str(outcome.file),
+        "name": instance.name,
+        "problem": instance.problem,
+        "nodes": instance.num_nodes,
+        "solver": outcome.solver,
+        "seconds": outcome.seconds,
+        "cost": instance.cost(outcome.routes),
+        "objective": outcome.value,
+        "objective_before": outcome.start_value,
+        "best_known": instance.best_known,
+        "gap": outcome.gap,
+        "routes": outcome.routes,
+    }

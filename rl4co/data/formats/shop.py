@@ -1,0 +1,333 @@
+"""Job shops as they are published: `ShopInstance`, batches of different sizes, tables of bounds."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import math
+import os
+import re
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from tensordict import TensorDict, TensorDictBase
+
+from rl4co.core.errors import ConfigError, InvalidInstanceError
+from rl4co.data.formats.source import CORRECT, TRUNCATED, Source
+
+#: Machine → processing time of one operation; machines count from 0.
+Operation = Mapping[int, int]
+#: The operations of one job, in order.
+Job = tuple[Operation, ...]
+
+#: Columns of tables of bounds that name an instance.
+NAME_COLUMNS = ("instance", "path", "name", "file")
+
+
+@dataclasses.dataclass(frozen=True)
+class ShopInstance:
+    """A (flexible) job shop in its original units.
+
+    Attributes:
+        name: Name of the instance.
+        num_machines: Number of machines.
+        jobs: Operations of each job: machine → processing time. A few published instances have
+            operations that take no time.
+        source: The file.
+        lower_bound: Known lower bound on the makespan, if the file gives one.
+        upper_bound: Makespan of the best-known schedule, if the file gives one.
+    """
+
+    name: str
+    num_machines: int
+    jobs: tuple[Job, ...]
+    source: Path | None = None
+    lower_bound: float | None = None
+    upper_bound: float | None = None
+
+    @property
+    def num_jobs(self) -> int:
+        """Number of jobs."""
+        return len(self.jobs)
+
+    @property
+    def num_ops(self) -> int:
+        """Number of operations of all jobs."""
+        return sum(len(job) for job in self.jobs)
+
+    @property
+    def is_flexible(self) -> bool:
+        """Whether some operation has several machines to choose from."""
+        return any(len(operation) > 1 for job in self.jobs for operation in job)
+
+    @property
+    def timed_jobs(self) -> tuple[Job, ...]:
+        """The jobs without operations that take no time, which a processing time of 0 cannot tell
+        from operations that a machine cannot run."""
+        jobs = tuple(tuple(op for op in job if any(op.values())) for job in self.jobs)
+        for number, job in enumerate(jobs):
+            if not job:
+                raise InvalidInstanceError(
+                    f"expected a job that takes time, got none in job {number} of {self.name}; "
+                    "leave it out"
+                )
+        return jobs
+
+    def to_tensordict(self) -> TensorDict:
+        """The instance as the environments take it, without batch axis."""
+        return batch_instances([self])[0]
+
+    @classmethod
+    def from_tensordict(cls, td: TensorDictBase, name: str = "instance") -> ShopInstance:
+        """The instance of a TensorDict without batch axis (an instance or a state).
+
+        Raises:
+            InvalidInstanceError: A processing time is not a whole number.
+        """
+        times, pad = td["proc_times"].double().cpu(), td["pad_mask"].cpu()  # [M, O], [O]
+        if times.dim() != 2:
+            raise ConfigError(
+                f"expected one instance, proc_times [M, O], got {list(times.shape)}; "
+                "index the batch first"
+            )
+        if not torch.equal(times, times.round()):
+            raise InvalidInstanceError(
+                "expected processing times that are whole numbers, which is all that the format "
+                "holds, got others; multiply them by a power of ten and round"
+            )
+        rows = times.t().tolist()  # [O][M]
+        jobs = [
+            tuple(
+                {machine: int(time) for machine, time in enumerate(rows[op]) if time}
+                for op in range(first, last + 1)
+            )
+            for first, last in zip(
+                td["start_op_per_job"].tolist(), td["end_op_per_job"].tolist(), strict=True
+            )
+            if not pad[first]
+        ]
+        return cls(name, times.shape[0], tuple(jobs))
+
+
+def batch_instances(instances: Sequence[ShopInstance], num_ops: int | None = None) -> TensorDict:
+    """Instances in one batch, padded to the largest of them.
+
+    Machines that an instance does not have can run nothing. Jobs that it does not have point to the
+    last operation, which is padding. Operations that take no time are left out.
+
+    Args:
+        instances: At least one.
+        num_ops: Number of operations to pad to (default: what the instances need).
+
+    Returns:
+        `start_op_per_job [B, J]`, `end_op_per_job [B, J]`, `proc_times [B, M, O]`,
+        `pad_mask [B, O]`.
+    """
+    if not instances:
+        raise ConfigError("expected at least one instance, got none")
+    shops = [instance.timed_jobs for instance in instances]
+    lengths = [sum(map(len, jobs)) for jobs in shops]
+    size, most_jobs = len(shops), max(map(len, shops))
+    machines = max(instance.num_machines for instance in instances)
+    # A job of padding needs an operation of padding to point to.
+    needed = max(ops + (len(jobs) < most_jobs) for jobs, ops in zip(shops, lengths, strict=True))
+    width = needed if num_ops is None else num_ops
+    if width < needed:
+        raise ConfigError(f"expected room for {needed} operations, got {width}; raise it")
+    first = np.full((size, most_jobs), width - 1)
+    last = np.full((size, most_jobs), width - 1)
+    times = np.zeros((size, machines, width), dtype=np.float32)
+    for row, jobs in enumerate(shops):
+        ends = np.cumsum([len(job) for job in jobs])
+        last[row, : len(jobs)] = ends - 1
+        first[row, 1 : len(jobs)] = ends[:-1]
+        first[row, 0] = 0
+        for column, operation in enumerate(op for job in jobs for op in job):
+            times[row, list(operation), column] = list(operation.values())
+    tensors = {
+        "start_op_per_job": torch.from_numpy(first),
+        "end_op_per_job": torch.from_numpy(last),
+        "proc_times": torch.from_numpy(times),
+        "pad_mask": torch.arange(width) >= torch.tensor(lengths).unsqueeze(-1),  # [B, O]
+    }
+    return TensorDict(tensors, batch_size=[size])
+
+
+class Words:
+    """The numbers of a file one after the other, with the place where each one stands.
+
+    Args:
+        source: The file.
+        lines: Numbers of the lines to read, from 1 (default: all).
+    """
+
+    def __init__(self, source: Source, lines: Sequence[int] | None = None) -> None:
+        self.source = source
+        self._numbers: list[float] = []
+        self._lines: list[int] = []
+        self._next = 0
+        for line in range(1, len(source.lines) + 1) if lines is None else lines:
+            text = source.lines[line - 1]
+            if text.lstrip().startswith("#"):
+                continue
+            values = _line_numbers(source, text.split(), line)
+            self._numbers += values
+            self._lines += [line] * len(values)
+
+    @property
+    def left(self) -> int:
+        """Number of words not read yet."""
+        return len(self._numbers) - self._next
+
+    @property
+    def line(self) -> int:
+        """Line of the last word that was read."""
+        return self._lines[max(self._next - 1, 0)] if self._lines else 1
+
+    def whole_number(self, what: str, place: str, *, low: int, high: int | None = None) -> int:
+        """The next word, a whole number in a range.
+
+        Args:
+            what: What it is, for messages.
+            place: Where in the instance, such as `job 2, operation 0`.
+            low: Smallest number allowed.
+            high: Largest number allowed.
+        """
+        if not self.left:
+            raise self.source.fault(
+                what, "the end of the file", TRUNCATED, line=self.line, section=place
+            )
+        number = self._numbers[self._next]
+        self._next += 1
+        if number < low or (high is not None and number > high) or number != int(number):
+            limits = f"{what}, a whole number from {low}" + ("" if high is None else f" to {high}")
+            raise self.source.fault(limits, f"{number:g}", CORRECT, line=self.line, section=place)
+        return int(number)
+
+    def rest_of_line(self) -> list[float]:
+        """The words left on the line of the last one, which are read."""
+        begin, line = self._next, self.line
+        while self.left and self._lines[self._next] == line:
+            self._next += 1
+        return self._numbers[begin : self._next]
+
+    def require_end(self, num_jobs: int) -> None:
+        """Raises if there are words left."""
+        if self.left:
+            number, line = self._numbers[self._next], self._lines[self._next]
+            raise self.source.fault(
+                f"the end of the file after {num_jobs} jobs", f"{number:g}", CORRECT, line=line
+            )
+
+
+def _line_numbers(source: Source, words: list[str], line: int) -> Sequence[float]:
+    """The numbers of a line; nearly all lines have whole ones only."""
+    try:
+        # Python reads `1_000` as a number; no format does.
+        values = list(map(int, words))
+        return source.numbers(words, line) if "_" in "".join(words) else values
+    except ValueError:
+        return source.numbers(words, line)
+
+
+def first_machine(
+    source: Source, jobs: Sequence[Sequence[Mapping[int, int]]], num_machines: int, default: int
+) -> int:
+    """Whether the machines of a file count from 0 or from 1.
+
+    Args:
+        source: The file.
+        jobs: Operations with the machines as they stand in the file.
+        num_machines: Number of machines.
+        default: The answer if neither 0 nor the last number occurs.
+    """
+    used = {machine for job in jobs for operation in job for machine in operation}
+    if 0 in used and num_machines in used:
+        raise source.fault(
+            f"machines from 0 to {num_machines - 1} or from 1 to {num_machines}",
+            f"0 and {num_machines}",
+            CORRECT,
+        )
+    if 0 in used:
+        return 0
+    return 1 if num_machines in used else default
+
+
+def renumber(jobs: Sequence[Sequence[Mapping[int, int]]], offset: int) -> tuple[Job, ...]:
+    """Jobs whose machines count from 0, given the number of the first machine."""
+    return tuple(
+        tuple({machine - offset: time for machine, time in op.items()} for op in job)
+        for job in jobs
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class Bounds:
+    """What is known about the best makespan of an instance.
+
+    Attributes:
+        lower: Largest known lower bound, None if there is none.
+        upper: Makespan of the best-known schedule, None if there is none.
+    """
+
+    lower: float | None
+    upper: float | None
+
+    @property
+    def is_optimal(self) -> bool:
+        """Whether the best-known makespan is known to be the best."""
+        return self.upper is not None and self.lower == self.upper
+
+
+def read_bounds(table: str | os.PathLike[str], suffix: str | None = None) -> dict[str, Bounds]:
+    """Lower and upper bounds of instances from a CSV table.
+
+    Args:
+        table: CSV file with a column of names (`instance`, `path`, `name` or `file`) and pairs of
+            columns `lb_<suffix>`, `ub_<suffix>` (or plain `lb`, `ub`).
+        suffix: Which pair to read; None takes the latest year.
+
+    Returns:
+        Bounds by name, as it stands in the table.
+    """
+    source = Source.read(table)
+    reader = csv.DictReader(source.text.splitlines())
+    columns = list(reader.fieldnames or ())
+    name = next((column for column in NAME_COLUMNS if column in columns), None)
+    pairs = {key: (f"lb{key}", f"ub{key}") for key in _pairs(columns)}
+    wanted = None if suffix is None else f"_{suffix}"
+    if name is None or not pairs or (wanted is not None and wanted not in pairs):
+        raise source.fault(
+            f"a column {' or '.join(NAME_COLUMNS)} and columns lb{wanted or ''}, ub{wanted or ''}",
+            f"{columns}",
+            "choose the columns with suffix=",
+            line=1,
+        )
+    lower, upper = pairs[max(pairs, key=_year) if wanted is None else wanted]
+    return {
+        row[name]: Bounds(
+            _cell(source, row[lower], reader.line_num), _cell(source, row[upper], reader.line_num)
+        )
+        for row in reader
+    }
+
+
+def _pairs(columns: Sequence[str]) -> Iterator[str]:
+    """Suffixes for which both `lb` and `ub` are there."""
+    for column in columns:
+        if column.startswith("lb") and f"ub{column[2:]}" in columns:
+            yield column[2:]
+
+
+def _year(suffix: str) -> float:
+    digits = re.findall(r"\d{4}", suffix)
+    return float(digits[-1]) if digits else -math.inf
+
+
+def _cell(source: Source, cell: str | None, line: int) -> float | None:
+    text = (cell or "").strip()
+    return source.numbers([text], line)[0] if text else None

@@ -1,0 +1,177 @@
+"""Writes a report to a folder: `table.md`, `table.csv`, `results.csv` and `report.json`."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import platform
+
+from collections.abc import Iterable, Sequence
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from rl4co.data.io import atomic_write
+from rl4co.tasks.benchmark.report import Line, Report, as_records
+
+#: Packages whose releases matter to results.
+_PACKAGES = ("torch", "numpy", "pyvrp", "ortools", "elkai")
+
+
+def write_report(report: Report, folder: str | os.PathLike[str]) -> list[Path]:
+    """Writes tables for people and machines; existing ones are replaced.
+
+    Args:
+        report: What to write.
+        folder: Where; created if need be.
+
+    Returns:
+        The files: `table.md` and `table.csv` (per method and set), `results.csv` (per instance),
+        `report.json` (everything, with trajectories and versions of packages).
+    """
+    place = Path(folder)
+    place.mkdir(parents=True, exist_ok=True)
+    machine = {"rl4co": _version("rl4co"), "python": platform.python_version(),
+               "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",
+               **{package: _version(package) for package in _PACKAGES}}  # fmt: skip
+    content = {**as_records(report), "versions": machine}
+    texts = {
+        "table.md": markdown(report),
+        "table.csv": _csv(_line_record(line) for line in report.lines),
+        "results.csv": _csv(_without(row, "incumbents") for row in content["rows"]),
+        "report.json": json.dumps(content, indent=1, allow_nan=False) + "\n",
+    }
+    for name, text in texts.items():
+        with atomic_write(place / name) as file:
+            file.write(text.encode())
+    return [place / name for name in texts]
+
+
+# ---------------------------------------------------------------- tables for people
+
+
+def table(report: Report) -> tuple[list[str], list[list[str]]]:
+    """Names of columns and texts of cells, one line per method and set."""
+    normalized = any(line.normalized_seconds is not None for line in report.lines)
+    columns = ["set", "method", "solved", "value", "gap", "worst", "time"]
+    columns += [*(["PassMark time"] if normalized else []), "PI", "reference"]
+    cells = []
+    for line in report.lines:
+        gaps, seconds = line.gap, line.seconds
+        row = [
+            line.set,
+            line.method,
+            f"{line.solved}/{line.total}",
+            _number(line.value),
+            _percent(None if gaps is None else gaps.mean),
+            _percent(None if gaps is None else gaps.maximum),
+            _time(None if seconds is None else seconds.mean),
+        ]
+        row += [_time(line.normalized_seconds)] if normalized else []
+        cells.append([*row, _percent(line.primal_integral), line.references])
+    return columns, cells
+
+
+def legend(report: Report) -> str:
+    """What the columns mean."""
+    return (
+        "Values, gaps to the reference, times per instance and primal integrals (PI, over "
+        f"{_time(report.horizon)}) are means over the instances that a method solved; the time of "
+        "a model is that of its batch, divided by the instances in it."
+    )
+
+
+def remarks(report: Report, limit: int = 20) -> list[str]:
+    """What failed and why (the last line of it), and notes on references."""
+    failed: dict[tuple[str, str, str], list[str]] = {}
+    for row in report.errors:
+        reason = (row.error or "").splitlines()[-1]
+        failed.setdefault((row.method, row.set, reason), []).append(row.instance)
+    texts = [
+        f"{method} on {_names(names)} ({set_name}): {reason}"
+        for (method, set_name, reason), names in failed.items()
+    ]
+    texts += report.notes
+    more = len(texts) - limit
+    return texts if more <= 0 else [*texts[:limit], f"... and {more} more, see report.json"]
+
+
+def _names(names: Sequence[str], limit: int = 3) -> str:
+    more = len(names) - limit
+    return ", ".join(names[:limit]) + (f" and {more} more" if more > 0 else "")
+
+
+def markdown(report: Report) -> str:
+    """The table in Markdown, with errors and notes."""
+    columns, cells = table(report)
+    lines = [f"# {report.name}", "", _pipes(columns), _pipes(["---"] * len(columns))]
+    lines += [*(_pipes(row) for row in cells), "", legend(report), ""]
+    if texts := remarks(report):
+        lines += [*(f"- {text}" for text in texts), ""]
+    return "\n".join(lines)
+
+
+def _pipes(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
+
+
+def _number(value: float | None) -> str:
+    if value is None:
+        return ""
+    return f"{value:,.1f}" if abs(value) >= 100 else f"{value:.4g}"
+
+
+def _percent(value: float | None) -> str:
+    return "" if value is None else f"{value:.2f} %"
+
+
+def _time(seconds: float | None) -> str:
+    if seconds is None:
+        return ""
+    if seconds < 1:
+        return f"{1000 * seconds:.3g} ms"
+    return f"{seconds:.2f} s" if seconds < 100 else f"{seconds:,.0f} s"
+
+
+# ---------------------------------------------------------------- tables for machines
+
+
+def _line_record(line: Line) -> dict[str, Any]:
+    gaps, seconds = line.gap, line.seconds
+    return {
+        "set": line.set,
+        "method": line.method,
+        "solved": line.solved,
+        "total": line.total,
+        "mean_value": line.value,
+        "mean_gap": None if gaps is None else gaps.mean,
+        "median_gap": None if gaps is None else gaps.median,
+        "max_gap": None if gaps is None else gaps.maximum,
+        "mean_seconds": None if seconds is None else seconds.mean,
+        "max_seconds": None if seconds is None else seconds.maximum,
+        "mean_normalized_seconds": line.normalized_seconds,
+        "mean_primal_integral": line.primal_integral,
+        "references": line.references,
+    }
+
+
+def _csv(records: Iterable[dict[str, Any]]) -> str:
+    rows = list(records)
+    text = io.StringIO()
+    writer = csv.DictWriter(text, fieldnames=list(rows[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()
+
+
+def _without(record: dict[str, Any], key: str) -> dict[str, Any]:
+    return {name: value for name, value in record.items() if name != key}
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None

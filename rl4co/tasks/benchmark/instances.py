@@ -1,0 +1,285 @@
+"""The instances of a benchmark: read or generated, handed to methods, judged in their own units.
+
+An instance of a file is solved classically in its original units, with its own rounding, and by
+models in the unit square; either way its value is that of the routes in original units. Instances
+of an environment are valued by the environment.
+"""
+
+from __future__ import annotations
+
+import abc
+import glob
+import hashlib
+import re
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from tensordict import TensorDict, TensorDictBase
+from torch import Tensor
+
+from rl4co.core.errors import ConfigError, FileFormatError, RL4COError, UnsupportedError
+from rl4co.data.formats import (
+    BenchmarkInstance,
+    find_instances,
+    read_best_known,
+    read_instance,
+)
+from rl4co.data.generate import generate_env_data
+from rl4co.envs import get_env
+from rl4co.envs.base import RL4COEnvBase
+from rl4co.tasks.benchmark.spec import DataSource, FileSource, Source
+from rl4co.tasks.solve import environment_of
+
+#: Slack on limits relative to them, as lenient as the environments, see docs/files.md.
+TOLERANCE = 1e-4
+
+
+class Entry(abc.ABC):
+    """One instance of a benchmark.
+
+    Attributes:
+        name: Its name, unique in its set.
+        fingerprint: Digest of all that matters to its solutions and their values.
+        problem: Name of its environment.
+        size: Number of nodes, or of actions if there are no nodes.
+        maximize: Whether more is better.
+        best_known: Best-known value, if there is one.
+        note: Why there is none, if there should be.
+        decimals: Digits after the point that values have; None: any number.
+    """
+
+    name: str
+    fingerprint: str
+    problem: str = ""
+    size: int = 0
+    maximize: bool = False
+    best_known: float | None = None
+    note: str | None = None
+    decimals: int | None = None
+
+    @abc.abstractmethod
+    def for_solver(self) -> tuple[RL4COEnvBase, TensorDict]:
+        """The environment, and the instance for a classical solver as a batch of one."""
+
+    @abc.abstractmethod
+    def for_model(self, problem: str) -> tuple[RL4COEnvBase, TensorDict]:
+        """The environment, and the instance for a policy as a batch of one.
+
+        Args:
+            problem: What the policy solves; it may include the problem of the instance.
+        """
+
+    @abc.abstractmethod
+    def judge(self, actions: Tensor) -> tuple[float, list[Any]]:
+        """Value of a solution, and the solution in plain lists; raises if it is not valid.
+
+        Args:
+            actions: `[T]`, in the environment's encoding.
+        """
+
+
+class FileEntry(Entry):
+    """An instance of a benchmark file.
+
+    Args:
+        instance: What the file says.
+        source: What the specification says about its set.
+    """
+
+    def __init__(self, instance: BenchmarkInstance, source: FileSource) -> None:
+        assert instance.source is not None
+        self.instance = instance
+        self.name = instance.source.stem
+        content = instance.source.read_bytes()
+        self.fingerprint = _digest(b"file", content, str(source.rounding).encode())
+        self.problem, self.size = instance.problem, instance.num_nodes
+        self.maximize = instance.prizes is not None
+        self.decimals = None if self.maximize else instance.edge_costs.decimals
+        try:
+            if source.best_known is None:
+                self.best_known = instance.best_known
+            else:
+                self.best_known = read_best_known(source.best_known, instance, source.column)
+        except (RL4COError, OSError) as error:
+            self.note = f"no best-known value of {self.name}: {error}"
+
+    def for_solver(self) -> tuple[RL4COEnvBase, TensorDict]:
+        """In original units, float64."""
+        return environment_of(self.instance), self.instance.to_tensordict(normalize=False)
+
+    def for_model(self, problem: str) -> tuple[RL4COEnvBase, TensorDict]:
+        """In the unit square, float32."""
+        seen = self.instance.as_problem(problem)
+        return environment_of(seen), seen.to_tensordict(normalize=True)
+
+    def judge(self, actions: Tensor) -> tuple[float, list[Any]]:
+        """Objective in original units, and routes."""
+        routes = self.instance.actions_to_routes(actions)
+        self.instance.check(routes, tolerance=TOLERANCE)
+        return self.instance.objective(routes), [list(route) for route in routes]
+
+
+class TensorEntry(Entry):
+    """An instance of an environment.
+
+    Args:
+        name: Its name.
+        td: The instance, as a batch of one.
+        env: Environment.
+        size: Number of nodes.
+        maximize: Whether rewards are gains rather than costs with a minus.
+    """
+
+    def __init__(
+        self, name: str, td: TensorDictBase, env: RL4COEnvBase, size: int, maximize: bool
+    ) -> None:
+        self.name, self.problem, self.size, self.maximize = name, env.name, size, maximize
+        self.td = td
+        self.env = env
+        arrays = [(key, td[key].contiguous().numpy()) for key in sorted(td.keys())]
+        parts = (f"{key}{a.dtype}{a.shape}".encode() + a.tobytes() for key, a in arrays)
+        self.fingerprint = _digest(b"env", env.name.encode(), *parts)
+
+    def for_solver(self) -> tuple[RL4COEnvBase, TensorDict]:
+        """As it is, in float64: costs are sums."""
+        return self.env, self.td.apply(lambda x: x.double() if x.is_floating_point() else x)
+
+    def for_model(self, problem: str) -> tuple[RL4COEnvBase, TensorDict]:
+        """As it is."""
+        if problem != self.problem:
+            raise UnsupportedError(
+                f"expected instances of {problem}, which the model solves, got one of "
+                f"{self.problem}"
+            )
+        return self.env, self.td.clone()
+
+    def judge(self, actions: Tensor) -> tuple[float, list[Any]]:
+        """Reward or cost, and actions."""
+        env, td = self.for_solver()
+        solution = actions.unsqueeze(0).cpu()  # [1, T]
+        reward = float(env.get_reward(env.reset(td), solution, check_solution=True))
+        return reward if self.maximize else -reward, actions.tolist()
+
+
+class BrokenEntry(Entry):
+    """An instance that could not be read; every method fails on it, with this reason.
+
+    Args:
+        name: Its name.
+        reason: What is wrong with it.
+    """
+
+    def __init__(self, name: str, reason: str) -> None:
+        self.name, self.reason = name, reason
+        self.fingerprint = _digest(b"broken", name.encode(), reason.encode())
+
+    def for_solver(self) -> tuple[RL4COEnvBase, TensorDict]:
+        """Refused."""
+        raise FileFormatError(self.reason)
+
+    def for_model(self, problem: str) -> tuple[RL4COEnvBase, TensorDict]:
+        """Refused."""
+        raise FileFormatError(self.reason)
+
+    def judge(self, actions: Tensor) -> tuple[float, list[Any]]:
+        """Refused."""
+        raise FileFormatError(self.reason)
+
+
+class InstanceSet:
+    """A set of instances.
+
+    Args:
+        name: Its name.
+        entries: Its instances.
+        uniform: Whether all have the same shapes, so that models can solve them in batches.
+    """
+
+    def __init__(self, name: str, entries: Sequence[Entry], uniform: bool) -> None:
+        self.name, self.entries, self.uniform = name, list(entries), uniform
+        if not self.entries:
+            raise ConfigError(f"expected at least one instance in the set {name!r}, got none")
+
+    def batches(self, size: int) -> Iterator[list[Entry]]:
+        """The instances in batches, single ones if they differ in shape."""
+        step = size if self.uniform else 1
+        for first in range(0, len(self.entries), step):
+            yield self.entries[first : first + step]
+
+
+def load_set(source: Source) -> InstanceSet:
+    """Reads or generates a set of instances."""
+    if isinstance(source, FileSource):
+        return InstanceSet(source.name, list(_read_files(source)), uniform=False)
+    env: RL4COEnvBase = get_env(source.env)
+    if isinstance(source, DataSource):
+        return _tensor_set(source.name, env, env.load_data(source.data)[: source.limit])
+    instances = generate_env_data(
+        source.env, source.size, seed=source.seed, generator_params=source.params
+    )
+    return _tensor_set(source.name, env, instances)
+
+
+def _read_files(source: FileSource) -> Iterator[Entry]:
+    for path in find_files(source.files)[: source.limit]:
+        try:
+            yield FileEntry(read_instance(path, rounding=source.rounding), source)
+        except (RL4COError, OSError) as error:
+            yield BrokenEntry(path.stem, str(error))
+
+
+def find_files(patterns: Sequence[str]) -> list[Path]:
+    """Instance files under files, folders and patterns, in natural order within each."""
+    found: list[Path] = []
+    for pattern in patterns:
+        place = Path(pattern)
+        if place.is_dir():
+            paths = find_instances(place)
+        elif place.is_file():
+            paths = [place]
+        else:
+            paths = [Path(p) for p in glob.glob(pattern, recursive=True) if Path(p).is_file()]
+        if not paths:
+            raise FileNotFoundError(
+                f"expected instance files under {pattern!r}, got none; check the path, or give a "
+                "pattern such as 'folder/*.vrp'"
+            )
+        found += sorted(paths, key=_natural)
+    return list(dict.fromkeys(found))
+
+
+def _natural(path: Path) -> list[tuple[int, str]]:
+    """Sorts `eil51` before `eil101`."""
+    words = re.findall(r"\d+|\D+", str(path))
+    return [(int(word), "") if word.isdigit() else (-1, word) for word in words]
+
+
+def _tensor_set(name: str, env: RL4COEnvBase, instances: TensorDictBase) -> InstanceSet:
+    num = instances.batch_size[0]
+    first = env.reset(instances[:1])
+    size = int(first["action_mask"].shape[-1])
+    # Environments do not say whether rewards are gains; those of any solution do, by their sign.
+    maximize = float(env.solve(instances[:1], solver="random")[1]) < 0
+    width = len(str(num - 1))
+    entries = [
+        TensorEntry(f"{index:0{width}d}", instances[index : index + 1], env, size, maximize)
+        for index in range(num)
+    ]
+    return InstanceSet(name, entries, uniform=True)
+
+
+def _digest(*parts: bytes) -> str:
+    digest = hashlib.sha256()
+    for part in parts:
+        digest.update(len(part).to_bytes(8, "little"))
+        digest.update(part)
+    return digest.hexdigest()
+
+
+def stack(instances: Sequence[TensorDict]) -> TensorDict:
+    """Instances of the same shapes as one batch."""
+    return torch.cat(list(instances))

@@ -1,0 +1,229 @@
+"""Reads what a benchmark compares from files, mappings and short texts.
+
+    methods: [pyvrp:1s, insertion, {name: AM, model: models/am, decode: greedy}]
+    instances: [cvrplib/A, {env: cvrp, size: 10, params: {num_loc: 50}}]
+
+Every entry is a mapping or a short text `HEAD:PART:...`. A part is `key=value` or, for solvers, a
+time limit; for models, how to decode; for environments, the number of nodes.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import re
+import types
+import typing
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+from rl4co.core.errors import ConfigError, FileFormatError, UnknownNameError
+from rl4co.core.registry import ENVS, SOLVERS
+from rl4co.tasks.benchmark.spec import (
+    DECODE_OPTIONS,
+    BenchmarkSpec,
+    DataSource,
+    FileSource,
+    GeneratedSource,
+    Method,
+    ModelMethod,
+    PassMark,
+    SolverMethod,
+    Source,
+)
+
+_UNITS = {"ms": 0.001, "s": 1.0, "": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
+_TIME = re.compile(r"(\d+(?:\.\d*)?|\.\d+)\s*(ms|s|min|m|h|)")
+#: Separates the parts of a short text; not the colon of a Windows drive.
+_COLON = re.compile(r":(?![\\/])")
+
+T = TypeVar("T")
+
+
+def load_spec(path: str | os.PathLike[str]) -> BenchmarkSpec:
+    """The specification in a YAML or JSON file; paths in it are relative to the working folder."""
+    file = Path(path)
+    if not file.is_file():
+        raise FileNotFoundError(f"expected a specification, got no such file: {file}")
+    text = file.read_text(encoding="utf-8")
+    try:
+        content = json.loads(text) if file.suffix.lower() == ".json" else _read_yaml(text)
+    except ValueError as error:
+        raise FileFormatError(f"expected YAML or JSON in {file}, got: {error}") from error
+    try:
+        return parse_spec(content)
+    except (ConfigError, UnknownNameError) as error:
+        raise ConfigError(f"{file}: {error}") from error
+
+
+def parse_spec(content: Any) -> BenchmarkSpec:
+    """The specification in plain lists and mappings."""
+    given = dict(_mapping(content, "a specification"))
+    for key, parse in (("methods", parse_method), ("instances", parse_source)):
+        entries = given.get(key)
+        if isinstance(entries, str) or not isinstance(entries, Sequence):
+            raise ConfigError(f"expected a list under {key!r}, got {entries!r}")
+        given[key] = tuple(parse(entry) for entry in entries)
+    if given.get("time_limit") is not None:
+        given["time_limit"] = parse_time(given["time_limit"])
+    if given.get("passmark") is not None:
+        given["passmark"] = _build(PassMark, _mapping(given["passmark"], "passmark"))
+    return _build(BenchmarkSpec, given)
+
+
+def parse_method(entry: Any) -> Method:
+    """A method from a mapping (with `solver` or `model`) or a short text."""
+    if isinstance(entry, str):
+        given = _method_from_text(entry)
+    else:
+        given = dict(_mapping(entry, "a method"))
+    if ("solver" in given) == ("model" in given):
+        raise ConfigError(f"expected a method with `solver` or `model`, got {entry!r}")
+    if "model" in given:
+        given.setdefault("name", f"{Path(given['model']).stem}:{given.get('decode', 'greedy')}")
+        return _build(ModelMethod, given)
+    if given.get("time_limit") is not None:
+        given["time_limit"] = parse_time(given["time_limit"])
+    given.setdefault("name", given["solver"])
+    return _build(SolverMethod, given)
+
+
+def parse_source(entry: Any) -> Source:
+    """A set of instances from a mapping (with `files`, `data` or `env`) or a short text."""
+    if isinstance(entry, str):
+        given = _source_from_text(entry)
+    else:
+        given = dict(_mapping(entry, "a set of instances"))
+    if "files" in given:
+        files = given["files"]
+        given["files"] = (files,) if isinstance(files, str) else tuple(map(str, files))
+        given.setdefault("name", Path(given["files"][0]).stem.strip("*.") or "files")
+        return _build(FileSource, given)
+    if "data" in given:
+        given.setdefault("name", Path(given["data"]).stem)
+        return _build(DataSource, given)
+    if "env" not in given:
+        raise ConfigError(f"expected instances with `files`, `data` or `env`, got {entry!r}")
+    params = _mapping(given.get("params", {}), "params")
+    given.setdefault("name", "".join(map(str, (given["env"], *params.values()))))
+    return _build(GeneratedSource, given)
+
+
+def parse_time(value: Any) -> float:
+    """Seconds from a number or a text such as `500ms`, `2s` or `1.5m`."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return float(value)
+    found = _TIME.fullmatch(str(value).strip())
+    if not found:
+        raise ConfigError(f"expected a time such as 2s, 500ms or 1m, got {value!r}")
+    return float(found[1]) * _UNITS[found[2]]
+
+
+# ---------------------------------------------------------------- short texts
+
+
+def _method_from_text(text: str) -> dict[str, Any]:
+    head, plain, settings = _parts(text)
+    if head in SOLVERS.names():
+        if len(plain) > 1:
+            raise ConfigError(f"expected one time limit in {text!r}, got {plain}")
+        limit = {"time_limit": plain[0]} if plain else {}
+        return {"solver": head, "name": text, **limit, "options": settings}
+    if not Path(head).exists():
+        raise UnknownNameError("solver, model folder or checkpoint", head, SOLVERS.names())
+    if len(plain) > 1:
+        raise ConfigError(f"expected one way to decode in {text!r}, got {plain}")
+    decode = plain[0] if plain else "greedy"
+    rest = [f"{key}={value}" for key, value in settings.items()]
+    label = ":".join([Path(head).stem, decode, *rest])
+    options = {key: settings.pop(key) for key in DECODE_OPTIONS if key in settings}
+    return {"name": label, "model": head, "decode": decode, **settings, "options": options}
+
+
+def _source_from_text(text: str) -> dict[str, Any]:
+    head, plain, settings = _parts(text)
+    if head in ENVS.names():
+        if len(plain) > 1 or not all(part.isdigit() for part in plain):
+            raise ConfigError(f"expected one number of nodes in {text!r}, got {plain}")
+        params = {"num_loc": int(plain[0])} if plain else {}
+        given: dict[str, Any] = {"env": head}
+        for key in ("size", "seed", "name"):
+            if key in settings:
+                given[key] = settings.pop(key)
+        return {**given, "params": {**params, **settings}}
+    if plain:
+        raise ConfigError(f"expected key=value after the path in {text!r}, got {plain[0]!r}")
+    return {"data" if head.endswith(".npz") else "files": head, **settings}
+
+
+def _parts(text: str) -> tuple[str, list[str], dict[str, Any]]:
+    """Head, plain parts and settings of a short text."""
+    head, *parts = (part.strip() for part in _COLON.split(text))
+    settings: dict[str, Any] = {}
+    plain = []
+    for part in parts:
+        key, equals, value = part.partition("=")
+        if equals:
+            settings[key] = _value(value)
+        else:
+            plain.append(part)
+    return head, plain, settings
+
+
+def _value(text: str) -> Any:
+    """A number if it is one (YAML takes `1e-3` for a text), else as in YAML."""
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return _read_yaml(text)
+
+
+def _read_yaml(text: str) -> Any:
+    import yaml  # type: ignore[import-untyped]
+
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise ValueError(str(error)) from error
+
+
+# ---------------------------------------------------------------- records
+
+
+def _mapping(value: Any, what: str) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping):
+        raise ConfigError(f"expected a mapping as {what}, got {value!r}")
+    return value
+
+
+def _build(cls: type[T], given: Mapping[str, Any]) -> T:
+    """A dataclass from a mapping: its keys are fields, its values of their types."""
+    fields = {field.name: field for field in dataclasses.fields(cls)}  # type: ignore[arg-type]
+    kinds = typing.get_type_hints(cls)
+    for key, value in given.items():
+        if key not in fields:
+            raise UnknownNameError(f"key of {cls.__name__}", key, fields)
+        if not _fits(value, kinds[key]):
+            raise ConfigError(
+                f"expected {fields[key].type} for {key!r} of {cls.__name__}, got {value!r}"
+            )
+    for key, field in fields.items():
+        optional = {field.default, field.default_factory} != {dataclasses.MISSING}
+        if not optional and key not in given:
+            raise ConfigError(f"expected {key!r} in {cls.__name__}, got {dict(given)}")
+    return cls(**given)
+
+
+def _fits(value: Any, kind: Any) -> bool:
+    """Whether a value is of an annotated type; contents of containers are not looked at."""
+    if isinstance(kind, types.UnionType):
+        return any(_fits(value, each) for each in typing.get_args(kind))
+    plain = typing.get_origin(kind) or kind
+    if plain is float:
+        plain = (int, float)
+    return isinstance(value, plain) and not isinstance(value, bool)

@@ -1,0 +1,163 @@
+"""Runs a benchmark: every method on every instance, what is stored already excepted."""
+
+from __future__ import annotations
+
+import os
+import statistics
+import sys
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from datetime import timedelta
+from types import TracebackType
+
+from rl4co.core.errors import ConfigError
+from rl4co.solvers._parallel import Crew
+from rl4co.tasks.benchmark.instances import Entry, InstanceSet, load_set
+from rl4co.tasks.benchmark.report import Report, make_report
+from rl4co.tasks.benchmark.runners import Runner, SolverRunner, make_runner
+from rl4co.tasks.benchmark.spec import BenchmarkSpec
+from rl4co.tasks.benchmark.store import Result, ResultStore, open_store
+
+
+def run_benchmark(
+    spec: BenchmarkSpec,
+    folder: str | os.PathLike[str],
+    *,
+    num_procs: int = 1,
+    retry_errors: bool = False,
+    progress: bool | None = None,
+) -> Report:
+    """Solves what is not stored in the folder yet, and reports on everything.
+
+    Each result is on disk as soon as it is known: a run that was interrupted, or killed, goes on
+    where it was. Results belong to the settings of a method and the content of an instance; after a
+    change of either they are computed anew, and the old ones stay in the file.
+
+    Args:
+        spec: Methods and instances.
+        folder: Where results are stored.
+        num_procs: Instances that classical solvers solve at the same time. Times mean little if
+            there are fewer cores.
+        retry_errors: Whether to try again what failed in an earlier run.
+        progress: Whether to show a progress bar; None: if stderr is a terminal.
+    """
+    if num_procs < 1:
+        raise ConfigError(f"expected num_procs of at least 1, got {num_procs}")
+    sets = [load_set(source) for source in spec.instances]
+    with Crew() as crew, open_store(folder) as store:
+        # All of them first: a wrong option is found before hours of work.
+        runners = [make_runner(method, spec, crew) for method in spec.methods]
+        plan = [
+            (runner, batch)
+            for runner in runners
+            for instances in sets
+            for batch in instances.batches(runner.batch_size)
+            if any(_is_open(store, runner.key(entry), retry_errors) for entry in batch)
+        ]
+        with _Progress(plan, num_procs, progress) as bar:
+            for runner, results in _work(plan, num_procs):
+                store.add(results)
+                bar.advance(runner, results)
+        return make_report(spec, sets, _by_cell(runners, sets, store))
+
+
+Plan = Sequence[tuple[Runner, list[Entry]]]
+
+
+def _is_open(store: ResultStore, key: str, retry_errors: bool) -> bool:
+    result = store.results.get(key)
+    return result is None or (retry_errors and result.error is not None)
+
+
+def _work(plan: Plan, num_procs: int) -> Iterator[tuple[Runner, list[Result]]]:
+    """Results batch by batch, as they are finished."""
+    alone = [job for job in plan if num_procs == 1 or not job[0].parallel]
+    for runner, batch in alone:
+        yield runner, runner.run(batch)
+    together = [job for job in plan if num_procs > 1 and job[0].parallel]
+    threads = ThreadPoolExecutor(num_procs)
+    try:
+        pending = {threads.submit(runner.run, batch): runner for runner, batch in together}
+        for future in as_completed(pending):
+            yield pending[future], future.result()
+    finally:
+        # After an interrupt, the crew ends its workers; nobody waits for their results.
+        threads.shutdown(wait=False, cancel_futures=True)
+
+
+def _by_cell(
+    runners: Sequence[Runner], sets: Sequence[InstanceSet], store: ResultStore
+) -> dict[tuple[str, str, str], Result]:
+    """Results by the names of method, set and instance."""
+    return {
+        (runner.name, instances.name, entry.name): store.results[runner.key(entry)]
+        for runner in runners
+        for instances in sets
+        for entry in instances.entries
+    }
+
+
+class _Progress:
+    """A bar with the time left, which knows that methods differ in speed.
+
+    Args:
+        plan: What is to be done.
+        num_procs: How much of it at the same time.
+        progress: Whether to show it; None: if stderr is a terminal.
+    """
+
+    def __init__(self, plan: Plan, num_procs: int, progress: bool | None) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+        self.open = defaultdict[Runner, int](int)
+        for runner, batch in plan:
+            self.open[runner] += len(batch)
+        self.num_procs = num_procs
+        self.seconds = defaultdict[Runner, list[float]](list)
+        show = sys.stderr.isatty() if progress is None else progress
+        self.bar = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[left]}"),
+            console=Console(stderr=True),
+            disable=not show or not plan,
+        )
+        self.task = self.bar.add_task(
+            "benchmark", total=sum(self.open.values()), left=self._time_left()
+        )
+
+    def advance(self, runner: Runner, results: Sequence[Result]) -> None:
+        """Takes note of finished work."""
+        self.open[runner] -= len(results)
+        self.seconds[runner] += [r.seconds for r in results if r.seconds is not None]
+        self.bar.update(
+            self.task, advance=len(results), description=runner.name, left=self._time_left()
+        )
+
+    def _time_left(self) -> str:
+        """Open instances of each method times what one took so far, or may take at most."""
+        seconds, at_most = 0.0, ""
+        for runner, count in self.open.items():
+            each = 0.0
+            if known := self.seconds.get(runner):
+                each = statistics.fmean(known)
+            elif count and isinstance(runner, SolverRunner):
+                each, at_most = runner.time_limit, "up to "
+            seconds += count * each / (self.num_procs if runner.parallel else 1)
+        return f"{at_most}{timedelta(seconds=round(seconds))} left"
+
+    def __enter__(self) -> _Progress:
+        self.bar.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.bar.stop()

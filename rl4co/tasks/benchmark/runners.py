@@ -1,0 +1,243 @@
+"""Methods at work: a runner solves instances with one method and reports value, time and errors.
+
+Times are per instance. A classical solver's is that of its search, without starting a process; a
+model's is that of decoding a batch, divided by the instances in it, after a first call that is not
+measured. Whatever goes wrong with an instance becomes its result, so the others go on.
+"""
+
+from __future__ import annotations
+
+import abc
+import dataclasses
+import hashlib
+import inspect
+import json
+import time
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from tensordict import TensorDict
+from torch import Tensor, nn
+
+from rl4co.core.errors import ConfigError, UnknownNameError
+from rl4co.core.registry import SOLVERS
+from rl4co.core.rng import derive_seed
+from rl4co.envs.base import RL4COEnvBase
+from rl4co.solvers._parallel import Crew
+from rl4co.tasks.benchmark.instances import Entry, stack
+from rl4co.tasks.benchmark.spec import BenchmarkSpec, Method, ModelMethod, SolverMethod
+from rl4co.tasks.benchmark.store import Result
+from rl4co.tasks.evaluate import evaluate_policy
+from rl4co.tasks.load import load_policy
+from rl4co.tasks.metrics import Incumbents, per_instance_time
+
+#: Longest text of an error that is kept.
+ERROR_LENGTH = 2000
+
+#: Arguments of solvers that are not options of a method.
+_NO_OPTIONS = {"env", "td", "max_runtime", "num_procs", "progress", "initial"}
+
+
+class Runner(abc.ABC):
+    """One method of a benchmark.
+
+    Args:
+        method: What the specification says.
+
+    Attributes:
+        name: Name of the method.
+        batch_size: Instances that it likes to solve together.
+        parallel: Whether it may be called from several threads.
+    """
+
+    batch_size = 1
+    parallel = False
+
+    def __init__(self, method: Method, *definition: str) -> None:
+        self.name = method.name
+        settings = {k: v for k, v in dataclasses.asdict(method).items() if k != "name"}
+        text = json.dumps([type(method).__name__, settings, definition], sort_keys=True)
+        self._fingerprint = hashlib.sha256(text.encode()).hexdigest()
+
+    def key(self, entry: Entry) -> str:
+        """Digest of this method on an instance."""
+        return hashlib.sha256(f"{self._fingerprint}{entry.fingerprint}".encode()).hexdigest()
+
+    @abc.abstractmethod
+    def run(self, entries: Sequence[Entry]) -> list[Result]:
+        """Solves some instances; never raises because of an instance or a method."""
+
+    def _result(self, entry: Entry, points: Sequence[tuple[float, float]],
+                seconds: float, solution: list[Any]) -> Result:  # fmt: skip
+        incumbents = Incumbents.of_points(points, entry.maximize)
+        return Result(
+            key=self.key(entry),
+            method=self.name,
+            instance=entry.name,
+            value=incumbents.best,
+            seconds=seconds,
+            incumbents=tuple(zip(incumbents.times, incumbents.values, strict=True)),
+            solution=solution,
+        )
+
+    def _failure(self, entry: Entry, error: Exception) -> Result:
+        text = f"{type(error).__name__}: {error}".strip()
+        # The end of a traceback is what went wrong.
+        text = text if len(text) <= ERROR_LENGTH else f"... {text[-ERROR_LENGTH:]}"
+        return Result(self.key(entry), self.name, entry.name, error=text)
+
+
+class SolverRunner(Runner):
+    """Solves instances one by one with a classical solver.
+
+    Args:
+        method: What the specification says.
+        time_limit: Seconds per instance.
+        crew: Worker processes.
+    """
+
+    parallel = True
+
+    def __init__(self, method: SolverMethod, time_limit: float, crew: Crew) -> None:
+        super().__init__(method, str(time_limit))
+        self.method, self.time_limit, self.crew = method, time_limit, crew
+        known = set(inspect.signature(SOLVERS[method.solver]).parameters) - _NO_OPTIONS
+        for option in method.options:
+            if option not in known:
+                raise UnknownNameError(f"option of the solver {method.solver!r}", option, known)
+
+    def run(self, entries: Sequence[Entry]) -> list[Result]:
+        """See :class:`Runner`."""
+        return [self._attempt(entry) for entry in entries]
+
+    def _attempt(self, entry: Entry) -> Result:
+        try:
+            env, td = entry.for_solver()
+            with self.crew.at_work() as accounts:
+                started = time.perf_counter()
+                actions, costs = env.solve(
+                    td, self.time_limit, solver=self.method.solver, **self.method.options
+                )
+                seconds = time.perf_counter() - started
+            value, solution = entry.judge(actions[0])
+            cost, points = float(costs[0]), []
+            if accounts:  # the solver had a process of its own
+                seconds = accounts[0].seconds
+                points = accounts[0].incumbents
+            points = [(t, _value_of(entry, c, cost, value)) for t, c in points if c >= cost]
+            return self._result(entry, [*points, (seconds, value)], seconds, solution)
+        except Exception as error:  # any: the other instances must go on
+            return self._failure(entry, error)
+
+
+def _value_of(entry: Entry, cost: float, last_cost: float, last_value: float) -> float:
+    """Value of an earlier solution, from its cost in the solver's account and the last solution's.
+
+    Solvers count in integers of their own, so values of instances with rounded costs are rounded
+    to the digits that those have.
+    """
+    change = last_cost - cost if entry.maximize else cost - last_cost
+    value = last_value + change
+    return value if entry.decimals is None else round(value, entry.decimals)
+
+
+class ModelRunner(Runner):
+    """Decodes a trained policy, batch by batch.
+
+    Args:
+        method: What the specification says.
+    """
+
+    def __init__(self, method: ModelMethod) -> None:
+        super().__init__(method, *_content(Path(method.model)))
+        self.method, self.batch_size = method, method.batch_size
+        self._policy: nn.Module | None = None
+        self._warm: set[str] = set()
+
+    def run(self, entries: Sequence[Entry]) -> list[Result]:
+        """See :class:`Runner`; a batch that fails is tried again one by one."""
+        try:
+            solutions = self._decode(entries)
+        except Exception as error:  # any: the other instances must go on
+            if len(entries) == 1:
+                return [self._failure(entries[0], error)]
+            return [result for entry in entries for result in self.run([entry])]
+        return [
+            self._judged(entry, [(at, actions[row]) for at, actions in solutions])
+            for row, entry in enumerate(entries)
+        ]
+
+    def _judged(self, entry: Entry, solutions: Sequence[tuple[float, Tensor]]) -> Result:
+        try:
+            judged = [(at, *entry.judge(actions)) for at, actions in solutions]
+        except Exception as error:  # any: the other instances must go on
+            return self._failure(entry, error)
+        best = (max if entry.maximize else min)(judged, key=lambda each: each[1])
+        points = [(at, value) for at, value, _ in judged]
+        return self._result(entry, points, judged[-1][0], best[2])
+
+    def _decode(self, entries: Sequence[Entry]) -> list[tuple[float, Tensor]]:
+        """Time per instance until the end of each pass, and its solutions `[B, T]`."""
+        policy = self._loaded()
+        problem = getattr(policy, "env_name", entries[0].problem)
+        pairs = [entry.for_model(problem) for entry in entries]
+        env, instances = pairs[0][0], stack([td for _, td in pairs])
+        # The same for a batch whichever others there are, so that a resumed run is the same.
+        seeds = [derive_seed(self.method.seed, number, entries[0].fingerprint)
+                 for number in range(self.method.passes)]  # fmt: skip
+        if problem not in self._warm:
+            self._evaluate(policy, env, instances[:1], seeds[0])
+            self._warm.add(problem)
+        found, elapsed = [], 0.0
+        for seed in seeds:
+            out = self._evaluate(policy, env, instances, seed)
+            elapsed += per_instance_time(out["inference_time"], len(entries))
+            found.append((elapsed, out["actions"]))
+        return found
+
+    def _evaluate(
+        self, policy: nn.Module, env: RL4COEnvBase, instances: TensorDict, seed: int
+    ) -> dict[str, Any]:
+        return evaluate_policy(
+            env,
+            policy,
+            instances,
+            self.method.decode,
+            batch_size=len(instances),
+            seed=seed,
+            **self.method.options,
+        )
+
+    def _loaded(self) -> nn.Module:
+        if self._policy is None:
+            self._policy, _ = load_policy(self.method.model, find_device(self.method.device))
+        return self._policy
+
+
+def make_runner(method: Method, spec: BenchmarkSpec, crew: Crew) -> Runner:
+    """The runner of a method."""
+    if isinstance(method, ModelMethod):
+        return ModelRunner(method)
+    limit = spec.solver_time_limit if method.time_limit is None else method.time_limit
+    return SolverRunner(method, limit, crew)
+
+
+def find_device(name: str) -> str:
+    """A device that torch can use; "auto" is a GPU if there is one."""
+    if name == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        torch.empty(0, device=name)
+    except (RuntimeError, AssertionError) as error:  # unknown name, or not in this build
+        raise ConfigError(f"expected a device that torch can use, got {name!r}: {error}") from error
+    return name
+
+
+def _content(model: Path) -> list[str]:
+    """Digests of a checkpoint, or of the files of a folder."""
+    files = sorted(model.iterdir()) if model.is_dir() else [model]
+    return [hashlib.sha256(file.read_bytes()).hexdigest() for file in files if file.is_file()]

@@ -1,0 +1,123 @@
+"""Results on disk: one line of JSON for each (method, instance), written as soon as it is known.
+
+Each line carries a key, a digest of everything that matters to the result: the method with its
+settings (of a model, its weights), and the content of the instance. A run looks for the keys it
+needs; what is there is not computed again, and what belongs to other settings is left alone.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+from rl4co.core.errors import ConfigError, FileFormatError
+
+FILE = "results.jsonl"
+_FORMAT = {"format": "rl4co-benchmark-1"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Result:
+    """What came of one method on one instance.
+
+    Attributes:
+        key: Digest of method and instance.
+        method: Name of the method, for people who read the file.
+        instance: Name of the instance, likewise.
+        value: Value of the solution in the units of the instance; None if there is none.
+        seconds: Time per instance.
+        incumbents: Pairs of time and value, each better than the one before.
+        solution: Routes, or actions, in plain lists.
+        error: Why there is no value.
+    """
+
+    key: str
+    method: str
+    instance: str
+    value: float | None = None
+    seconds: float | None = None
+    incumbents: tuple[tuple[float, float], ...] = ()
+    solution: list[Any] | None = None
+    error: str | None = None
+
+
+class ResultStore:
+    """The results in a folder; use :func:`open_store`."""
+
+    def __init__(self, path: Path, file: IO[bytes], results: dict[str, Result]) -> None:
+        self.path, self.results = path, results
+        self._file = file
+
+    def add(self, results: Iterable[Result]) -> None:
+        """Appends results; they are on disk when this returns."""
+        new = list(results)
+        lines = [json.dumps(dataclasses.asdict(result), allow_nan=False) for result in new]
+        self._file.write("".join(f"{line}\n" for line in lines).encode())
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        self.results.update((result.key, result) for result in new)
+
+
+@contextmanager
+def open_store(folder: str | os.PathLike[str]) -> Iterator[ResultStore]:
+    """The store in a folder, which is created; other processes are kept out.
+
+    Raises:
+        ConfigError: Another benchmark is writing there.
+        FileFormatError: The file is foreign or damaged.
+    """
+    path = Path(folder) / FILE
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a+b") as file:
+        _lock(file, path)
+        file.seek(0)
+        content = file.read()
+        # A process that was killed while writing leaves half a line behind.
+        complete = content[: content.rfind(b"\n") + 1]
+        results = _parse(path, complete)
+        file.truncate(len(complete))
+        if not complete:
+            file.write(json.dumps(_FORMAT).encode() + b"\n")
+            file.flush()
+        yield ResultStore(path, file, results)
+
+
+def _parse(path: Path, content: bytes) -> dict[str, Result]:
+    results: dict[str, Result] = {}
+    for number, line in enumerate(content.splitlines(), start=1):
+        try:
+            record = json.loads(line)
+            if number == 1:
+                if record != _FORMAT:
+                    raise ValueError("another format")
+                continue
+            record["incumbents"] = tuple((time, value) for time, value in record["incumbents"])
+            result = Result(**record)
+        except (ValueError, TypeError, KeyError) as error:
+            raise FileFormatError(
+                f"{path}, line {number}: expected a result of a benchmark, got {line[:60]!r} "
+                f"({error}); remove the line, or use another folder"
+            ) from error
+        results[result.key] = result
+    return results
+
+
+def _lock(file: IO[bytes], path: Path) -> None:
+    """Keeps other processes out; the system lifts this when the process ends, however it does."""
+    try:
+        import fcntl
+    except ImportError:  # not on this system
+        return
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        raise ConfigError(
+            f"expected a folder of which no benchmark is running, got {path.parent}; wait for the "
+            "other one, or use another folder"
+        ) from error

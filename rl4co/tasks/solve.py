@@ -1,0 +1,357 @@
+"""Solves benchmark files and people's own instances: file → solution in the file's own units.
+
+    (outcome,) = solve_files(["A-n32-k5.vrp"], BySolver("pyvrp", max_runtime=5))
+    outcome.value, outcome.gap, outcome.routes
+
+A solution comes from a classical solver, from a trained model or from a file, and may be the start
+of another search (`polish`). Models see the instance scaled as they were trained (unit square,
+demands by the capacity); costs always come from the routes, with the instance's own rounding.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import os
+import threading
+import time
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from torch import nn
+
+from rl4co.core.errors import ConfigError, RL4COError
+from rl4co.core.registry import ENVS, SOLVERS
+from rl4co.data.formats import BenchmarkInstance, find_instances, read_instance, read_solution
+from rl4co.data.formats.instance import Routes
+from rl4co.data.formats.write import require_writable
+from rl4co.envs.base import RL4COEnvBase
+from rl4co.solvers._parallel import Crew
+from rl4co.tasks.evaluate import evaluate_policy
+from rl4co.tasks.load import load_policy
+
+#: Settings with which environments admit solutions that use up a limit of a published instance.
+_SETTINGS: Mapping[str, Mapping[str, Any]] = {"op": {"length_margin": -1e-6}}
+
+#: Formats of pictures.
+PICTURES = (".png", ".pdf", ".svg", ".jpg")
+
+
+# ---------------------------------------------------------------- results
+
+
+@dataclasses.dataclass(frozen=True)
+class Solved:
+    """A valid solution of an instance.
+
+    Attributes:
+        file: Where the instance comes from.
+        instance: What was solved.
+        routes: The solution, see :meth:`BenchmarkInstance.as_routes`.
+        solver: What found it: names of a solver or a method, joined by "+" where one went on.
+        seconds: How long that took, reading not included.
+        start: The solution before it was polished; None if it was not.
+    """
+
+    file: Path
+    instance: BenchmarkInstance
+    routes: Routes
+    solver: str
+    seconds: float
+    start: Routes | None = None
+
+    @functools.cached_property
+    def value(self) -> float:
+        """Cost in the units of the instance; the collected prize of an orienteering problem."""
+        return self.instance.objective(self.routes)
+
+    @functools.cached_property
+    def start_value(self) -> float | None:
+        """The value before it was polished."""
+        return None if self.start is None else self.instance.objective(self.start)
+
+    @property
+    def gap(self) -> float | None:
+        """How much worse the value is than the best-known one (0.01 is 1 %); None if unknown."""
+        return None if self.instance.best_known is None else self.instance.gap(self.value)
+
+
+@dataclasses.dataclass(frozen=True)
+class Failed:
+    """A file that could not be solved.
+
+    Attributes:
+        file: The file.
+        error: Why.
+    """
+
+    file: Path
+    error: RL4COError | OSError
+
+
+Outcome: TypeAlias = Solved | Failed
+
+# ---------------------------------------------------------------- ways to a solution
+
+#: From an instance to routes, and the name of what found them.
+Approach: TypeAlias = Callable[[BenchmarkInstance], tuple[Routes, str]]
+
+
+@dataclasses.dataclass(frozen=True)
+class BySolver:
+    """Solutions by a classical solver, from nothing or from another solution.
+
+    Args:
+        solver: Name; None: the best one for the problem (that can begin with a solution).
+        max_runtime: Seconds per instance.
+        seed: Seed of the solver; None: its own default.
+    """
+
+    solver: str | None = None
+    max_runtime: float = 10.0
+    seed: int | None = None
+
+    def __post_init__(self) -> None:
+        if not self.max_runtime > 0:
+            raise ConfigError(f"expected a positive number of seconds, got {self.max_runtime:g}")
+        if self.solver is not None:
+            SOLVERS.location(self.solver)  # raises for names that do not exist
+
+    def __call__(
+        self, instance: BenchmarkInstance, start: Routes | None = None
+    ) -> tuple[Routes, str]:
+        """Routes and the name of the solver; not worse than `start`."""
+        exact = instance.to_tensordict(normalize=False)
+        env = environment_of(instance)
+        is_warm = start is not None
+        chosen = SOLVERS[self.solver] if self.solver else env.default_solver(warm_start=is_warm)
+        options: dict[str, Any] = {}
+        if start is not None:
+            options["initial"] = instance.routes_to_actions(start)
+        # What goes on from a solution may well be without chance, even if the start was not.
+        if self.seed is not None and not (is_warm and "seed" not in chosen.options):
+            options["seed"] = self.seed
+        actions, _ = chosen(env, exact, max_runtime=self.max_runtime, **options)
+        return instance.actions_to_routes(actions), chosen.name
+
+
+@dataclasses.dataclass(frozen=True)
+class ByModel:
+    """Solutions by a trained policy.
+
+    Args:
+        policy: The policy.
+        env: Environment that it was made for. An instance of a problem that this one includes will
+            do: a CVRP for the MTVRP.
+        method: How to decode, one of :data:`~rl4co.tasks.methods.METHODS`.
+        options: Further arguments of :func:`~rl4co.tasks.evaluate.evaluate_policy`.
+    """
+
+    policy: nn.Module
+    env: RL4COEnvBase
+    method: str = "greedy"
+    options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    _lock: threading.Lock = dataclasses.field(default_factory=threading.Lock, repr=False)
+
+    @classmethod
+    def load(
+        cls,
+        path: str | os.PathLike[str],
+        method: str = "greedy",
+        device: str = "cpu",
+        options: Mapping[str, Any] | None = None,
+    ) -> ByModel:
+        """The model of a checkpoint, or of a folder written by `save_pretrained`."""
+        policy, env = load_policy(path, device)
+        return cls(policy, env or _environment(policy.env_name), method, dict(options or {}))
+
+    def __call__(self, instance: BenchmarkInstance) -> tuple[Routes, str]:
+        """Routes and the name of the method."""
+        seen = instance.as_problem(self.env.name)
+        td = seen.to_tensordict(normalize=True)
+        with self._lock:  # one policy, however many files are worked on
+            result = evaluate_policy(self.env, self.policy, td, self.method, **self.options)
+        return seen.actions_to_routes(result["actions"]), self.method
+
+
+@dataclasses.dataclass(frozen=True)
+class ByFile:
+    """A solution that is there already, to be polished or priced.
+
+    Args:
+        path: File in any format of solutions.
+    """
+
+    path: str | os.PathLike[str]
+
+    def __call__(self, instance: BenchmarkInstance) -> tuple[Routes, str]:
+        """Its routes, which have to be valid."""
+        return read_solution(self.path, instance).routes, Path(self.path).name
+
+
+def environment_of(instance: BenchmarkInstance) -> RL4COEnvBase:
+    """The environment of an instance."""
+    return _environment(instance.problem)
+
+
+@functools.cache
+def _environment(problem: str) -> RL4COEnvBase:
+    env: RL4COEnvBase = ENVS[problem](**_SETTINGS.get(problem, {}))
+    return env
+
+
+# ---------------------------------------------------------------- solving
+
+
+def solve_file(
+    path: str | os.PathLike[str],
+    approach: Approach | None = None,
+    *,
+    polish: BySolver | None = None,
+    **reading: Any,
+) -> Solved:
+    """Solves one file.
+
+    Args:
+        path: Instance in any format of :func:`~rl4co.data.formats.read_instance`.
+        approach: How; None: by the best solver for the problem.
+        polish: Solver that goes on from the solution; the result is not worse.
+        reading: Arguments of `read_instance`: `best_known`, `solution`, `column`, `rounding`.
+    """
+    instance = read_instance(path, **reading)
+    if instance.published is None:
+        # Read now, and refused if it breaks a constraint, rather than when time has been spent.
+        _ = instance.best_solution
+    started = time.perf_counter()
+    routes, name = (approach or BySolver())(instance)
+    instance.check(routes)
+    start = None
+    if polish is not None:
+        start = routes
+        routes, polisher = polish(instance, start)
+        instance.check(routes)
+        name = f"{name} + {polisher}"
+    return Solved(Path(path), instance, routes, name, time.perf_counter() - started, start)
+
+
+def solve_files(
+    paths: Iterable[str | os.PathLike[str]],
+    approach: Approach | None = None,
+    *,
+    polish: BySolver | None = None,
+    then: Callable[[Solved], object] | None = None,
+    num_procs: int = 1,
+    progress: bool = False,
+    **reading: Any,
+) -> list[Outcome]:
+    """Solves files, and all instances in folders; one that fails does not keep others from it.
+
+    Args:
+        paths: Files and folders.
+        approach: See :func:`solve_file`.
+        polish: See :func:`solve_file`.
+        then: Called with each solution as soon as it is found, for instance to write it; if that
+            fails, the file has failed.
+        num_procs: Files worked on at the same time. A model solves one at a time.
+        progress: Whether to show a progress bar.
+        reading: See :func:`solve_file`.
+
+    Returns:
+        One outcome for each file, in their order.
+    """
+    if num_procs < 1:
+        raise ConfigError(f"expected num_procs of at least 1, got {num_procs}")
+
+    def attempt(file: Path, crew: Crew) -> Outcome:
+        with crew.at_work():
+            try:
+                solved = solve_file(file, approach, polish=polish, **reading)
+                if then is not None:
+                    then(solved)
+                return solved
+            except (RL4COError, OSError) as error:
+                return Failed(file, error)
+
+    return _map_files(attempt, list_files(paths), num_procs, progress)
+
+
+def list_files(paths: Iterable[str | os.PathLike[str]]) -> list[Path]:
+    """Files as they are, and the instances in folders."""
+    files: list[Path] = []
+    for path in map(Path, paths):
+        found = find_instances(path) if path.is_dir() else [path]
+        if not found:
+            raise FileNotFoundError(
+                f"expected instances in the folder {path}, got none; name the files"
+            )
+        files += found
+    return files
+
+
+def _map_files(
+    attempt: Callable[[Path, Crew], Outcome], files: Sequence[Path], num_procs: int, progress: bool
+) -> list[Outcome]:
+    """Outcomes in the order of the files."""
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with (
+        Crew() as crew,
+        ThreadPoolExecutor(num_procs) as threads,
+        Progress(console=Console(stderr=True), disable=not progress) as bar,
+    ):
+        task = bar.add_task("Solving", total=len(files))
+        futures = [threads.submit(attempt, file, crew) for file in files]
+        try:
+            for _ in as_completed(futures):
+                bar.advance(task)
+        except BaseException:
+            threads.shutdown(wait=False, cancel_futures=True)
+            raise
+        return [future.result() for future in futures]
+
+
+# ---------------------------------------------------------------- pictures
+
+
+def save_picture(solved: Solved, path: str | os.PathLike[str]) -> Path:
+    """Draws a solution, with its value and gap as title.
+
+    Args:
+        solved: The solution.
+        path: File to write, `.png`, `.pdf`, `.svg` or `.jpg`. Folders are created.
+    """
+    target = check_picture(path)
+    instance, env = solved.instance, environment_of(solved.instance)
+    state = env.reset(instance.to_tensordict(normalize=False))
+    figure = env.render(state, instance.routes_to_actions(solved.routes), title=describe(solved))
+    target.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(target, dpi=150)
+    return target
+
+
+def check_picture(path: str | os.PathLike[str]) -> Path:
+    """Raises unless a picture can be written to a file."""
+    target = Path(path)
+    if target.suffix.lower() not in PICTURES:
+        raise ConfigError(
+            f"expected a picture {', '.join(PICTURES)}, got {target.name!r}; change the suffix"
+        )
+    require_writable(target)
+    return target
+
+
+def describe(solved: Solved) -> str:
+    """Name, value and gap in one line."""
+    kind = "cost" if solved.instance.prizes is None else "prize"
+    text = f"{solved.instance.name} · {kind} {format_value(solved.instance, solved.value)}"
+    return text if solved.gap is None else f"{text} · gap {100 * solved.gap:.2f} %"
+
+
+def format_value(instance: BenchmarkInstance, value: float) -> str:
+    """A value with the digits that costs of the instance have, three if they have any number."""
+    decimals = instance.edge_costs.decimals if instance.prizes is None else None
+    return f"{value:.0f}" if value == int(value) else f"{value:.{decimals or 3}f}"

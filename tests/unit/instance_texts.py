@@ -1,0 +1,43 @@
+"""Small instances in the form of files, whose best solutions are known by hand."""
+
+from __future__ import annotations
+
+# Customers with demands 2, 3, 4, 1 for vehicles of 5. The best routes are 1-2, of 3 + 4 + 5, and
+# 3-4, of 4 and twice the root of 68, which is rounded to 8: 32 in all.
+VRP = """\
+NAME : tiny
+TYPE : CVRP
+DIMENSION : 5
+EDGE_WEIGHT_TYPE : EUC_2D
+CAPACITY : 5
+NODE_COORD_SECTION
+1 0 0
+2 0 3
+3 4 3
+4 4 0
+5 2 8
+DEMAND_SECTION
+1 0
+2 2
+3 3
+4 4
+5 1
+DEPOT_SECTION
+1
+-1
+EOF
+"""
+# Corners of a rectangle, 300 by 40, and the middle of a long side: the best tour is 680.
+TSP = """\
+NAME : long
+TYPE : TSP
+DIMENSION : 5
+EDGE_WEIGHT_TYPE : EUC_2D
+NODE_COORD_SECTION
+1 1000 2000
+2 1300 2040
+3 1300 2000
+4 1000 2040
+5 1150 2000
+EOF
+"""
