@@ -15,9 +15,9 @@ from typing import Any
 
 from rl4co.core.errors import ConfigError
 from rl4co.tasks.benchmark.instances import Entry, InstanceSet
-from rl4co.tasks.benchmark.runners import find_device
 from rl4co.tasks.benchmark.spec import BenchmarkSpec, Method, ModelMethod
 from rl4co.tasks.benchmark.store import Result
+from rl4co.tasks.load import find_device
 from rl4co.tasks.metrics import (
     Incumbents,
     Summary,

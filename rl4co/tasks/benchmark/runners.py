@@ -18,12 +18,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from tensordict import TensorDict
 from torch import Tensor, nn
 
-from rl4co.core.errors import ConfigError, UnknownNameError
+from rl4co.core.errors import UnknownNameError
 from rl4co.core.registry import SOLVERS
 from rl4co.core.rng import derive_seed
 from rl4co.envs.base import RL4COEnvBase
@@ -32,7 +30,7 @@ from rl4co.tasks.benchmark.instances import Entry, stack
 from rl4co.tasks.benchmark.spec import BenchmarkSpec, Method, ModelMethod, SolverMethod
 from rl4co.tasks.benchmark.store import Result
 from rl4co.tasks.evaluate import evaluate_policy
-from rl4co.tasks.load import load_policy
+from rl4co.tasks.load import find_device, load_policy
 from rl4co.tasks.metrics import Incumbents, per_instance_time
 
 #: Longest text of an error that is kept.
@@ -224,17 +222,6 @@ def make_runner(method: Method, spec: BenchmarkSpec, crew: Crew) -> Runner:
         return ModelRunner(method)
     limit = spec.solver_time_limit if method.time_limit is None else method.time_limit
     return SolverRunner(method, limit, crew)
-
-
-def find_device(name: str) -> str:
-    """A device that torch can use; "auto" is a GPU if there is one."""
-    if name == "auto":
-        return "cuda" if torch.cuda.is_available() else "cpu"
-    try:
-        torch.empty(0, device=name)
-    except (RuntimeError, AssertionError) as error:  # unknown name, or not in this build
-        raise ConfigError(f"expected a device that torch can use, got {name!r}: {error}") from error
-    return name
 
 
 def _content(model: Path) -> list[str]:

@@ -1,0 +1,99 @@
+"""Workers that stay between calls, and what they tell about their jobs."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+
+import pytest
+
+from rl4co.core.errors import RL4COError
+from rl4co.envs import get_env
+from rl4co.solvers._account import close_account, note_incumbent, open_account
+from rl4co.solvers._parallel import Crew, map_instances
+
+
+def test_accounts_keep_improvements():
+    """Costs that are no better leave no trace; a new account begins empty."""
+    open_account()
+    for cost in (9.0, 11.0, 7.0, 7.0, 5.0):
+        note_incumbent(cost)
+    account = close_account()
+    times, costs = zip(*account.incumbents, strict=True)
+    assert costs == (9.0, 7.0, 5.0)
+    assert list(times) == sorted(times) and times[0] >= 0 and times[-1] <= account.seconds
+    open_account()
+    assert close_account().incumbents == []
+
+
+def test_workers_stay_and_tell_their_times():
+    """The same process serves both calls, and each call gets accounts of its own jobs."""
+    with Crew() as crew:
+        with crew.at_work() as first:
+            (pid,) = map_instances("os:getpid", [()])
+        with crew.at_work() as second:
+            assert map_instances("os:getpid", [(), ()]) == [pid, pid]
+            map_instances("time:sleep", [(0.05,)])
+        assert [len(first), len(second)] == [1, 3]
+        assert 0.05 <= second[2].seconds < 1.0 and second[1].seconds < 0.05
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+
+
+def test_without_a_crew_workers_end_with_the_call():
+    """Nothing is kept, before or after."""
+    with Crew() as crew, crew.at_work():
+        pass
+    (pid,) = map_instances("os:getpid", [()])
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+
+
+def test_a_dead_worker_is_replaced():
+    """A crash is an error of its own call only."""
+    with Crew() as crew, crew.at_work() as accounts:
+        with pytest.raises(RL4COError, match="code 3"):
+            map_instances("os:_exit", [(3,)])
+        assert map_instances("os:getpid", [()])[0] != os.getpid()
+        assert len(accounts) == 1
+
+
+def test_an_error_ends_workers_that_are_busy_elsewhere():
+    """Nobody waits for a job whose result is not wanted any more."""
+    failures: list[Exception] = []
+    crew, busy = Crew(), threading.Event()
+
+    def work() -> None:
+        with crew.at_work():
+            map_instances("time:sleep", [(0.0,)])
+            busy.set()
+            try:
+                map_instances("time:sleep", [(600.0,)])
+            except Exception as error:  # of the process, or of its closed pipe
+                failures.append(error)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    assert busy.wait(60)
+    while not crew._busy:
+        time.sleep(0.001)
+    crew.__exit__(KeyboardInterrupt, KeyboardInterrupt(), None)
+    thread.join(60)
+    assert not thread.is_alive() and len(failures) == 1
+
+
+@pytest.mark.solvers
+@pytest.mark.parametrize("solver", ["pyvrp", "ortools"])
+@pytest.mark.parametrize("problem", ["cvrp", "op"])
+def test_incumbents_are_in_the_units_of_the_environment(solver: str, problem: str):
+    """They improve down to the cost that is returned, within the time of the job."""
+    env = get_env(problem, generator_params={"num_loc": 20})
+    instances = env.dataset(1, phase="test").data
+    with Crew() as crew, crew.at_work() as accounts:
+        _, costs = env.solve(instances, max_runtime=0.3, solver=solver)
+    (account,) = accounts
+    times, found = zip(*account.incumbents, strict=True)
+    assert found[-1] == pytest.approx(float(costs[0]), rel=1e-5)
+    assert list(found) == sorted(found, reverse=True)
+    assert times[0] > 0 and times[-1] <= account.seconds
