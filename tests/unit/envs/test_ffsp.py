@@ -537,3 +537,25 @@ def test_dead_ends_do_not_exist() -> None:
             env = FFSPEnv(generator_params={**params, "min_time": 1, "max_time": longest})
             td = env.reset(env.generator(64, rng=derive_generator(jobs, stages, machines)))
             rollout(env, td, random_policy)  # raises if it gets stuck
+
+
+def test_pictures():
+    """A bar for each operation where and when it runs; a row for each job without a solution."""
+    env = FFSPEnv(generator_params={"num_stage": 3, "num_machine": 2, "num_job": 5})
+    td = env.permute_machines(env.reset(batch_size=2), 2)
+    reward, _, actions = rollout(env, td, random_policy)
+    schedule = env.get_schedule(td, actions)
+    for index in range(4):
+        axes = env.render(td, actions, index=index).axes[0]
+        works = schedule.job[index] < 5
+        columns = (schedule.machine, schedule.start, schedule.end)
+        expected = zip(*(column[index][works].tolist() for column in columns), strict=True)
+        drawn = [
+            (round(bar.get_y() + bar.get_height() / 2), bar.get_x(), bar.get_x() + bar.get_width())
+            for container in axes.containers
+            for bar in container
+        ]
+        assert sorted(drawn) == sorted(expected)
+        assert f"makespan {-reward[index]:g}" in axes.get_title()
+    plain = env.render(td).axes[0]
+    assert [label.get_text() for label in plain.get_yticklabels()] == [f"job {j}" for j in range(5)]

@@ -95,6 +95,24 @@ def test_sizes_and_starts_come_from_the_instance():
     assert env.select_start_nodes(td, 8).tolist() == [job for job in range(1, 9) for _ in range(3)]
 
 
+def test_pictures():
+    """A bar for each job in the order of the solution, and the cost in the title."""
+    env = SMTWTPEnv(generator_params={"num_job": 6})
+    td = env.reset(batch_size=3)
+    reward, _, actions = rollout(env, td, random_policy)
+    axes = env.render(td, actions, index=1).axes[0]
+    bars = sorted(
+        (round(bar.get_y() + bar.get_height() / 2), bar.get_x() + bar.get_width())
+        for container in axes.containers
+        for bar in container
+    )
+    ends = td["job_process_time"][1].gather(-1, actions[1]).cumsum(-1)
+    assert [row for row, _ in bars] == list(range(6))
+    np.testing.assert_allclose([end for _, end in bars], ends.numpy(), rtol=1e-5)
+    assert f"weighted tardiness {-reward[1]:.3f}" in axes.get_title()
+    assert len(env.render(td).axes[0].get_yticklabels()) == 6
+
+
 # ---------------------------------------------------------------- instances
 
 

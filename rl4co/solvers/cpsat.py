@@ -1,0 +1,140 @@
+"""CP-SAT, the constraint solver of OR-Tools (Google), for scheduling problems.
+
+https://developers.google.com/optimization/cp/cp_solver. Each instance is solved by a model of
+interval variables: job shops and flow shops are shops in which each operation runs on one of
+several machines, one at a time, and the makespan is minimised; on a single machine it is the sum of
+weighted tardinesses. The search begins with the best solution of some dispatching rules (or a given
+one), so there is a solution however short the time is.
+
+The result tells more than solutions and costs: `bounds` are lower bounds on the costs, and
+`optimal` says where optimality is proven.
+
+    solutions = env.solve(instances, solver="cpsat", max_runtime=60.0)
+    actions, costs = solutions
+    gaps = costs / solutions.bounds - 1
+
+CP-SAT computes with integers. Times (and weights) that are whole numbers are taken as they are;
+others are rounded down to a resolution of $10^{-6}$, due times up, so that bounds stay valid, and
+"optimal" means up to the rounding. Costs are exact: they come from the environment.
+
+Optimal schedules of job shops wait now and then although an operation could start. Environments
+that forbid this to their agents (`mask_no_ops=True`) cannot express such schedules: solve in one
+with `mask_no_ops=False`. The FFSP accepts solutions that wait more often than its mask allows.
+"""
+
+from __future__ import annotations
+
+import os
+
+from collections.abc import Sequence
+from importlib.util import find_spec
+
+import torch
+
+from tensordict import TensorDictBase
+from torch import Tensor
+
+from rl4co.core.errors import ConfigError, MissingDependencyError, UnsupportedError
+from rl4co.envs.base import RL4COEnvBase
+from rl4co.solvers._base import EXACT, Found, register_solver
+from rl4co.solvers._cpsat_models import MODELS
+from rl4co.solvers._parallel import map_instances
+from rl4co.solvers.dispatching import dispatching
+
+#: Rules whose best solution the search begins with.
+FIRST_RULES = {
+    "jssp": ("mwkr", "mor", "spt", "fifo"),
+    "fjsp": ("mwkr", "mor", "spt", "fifo"),
+    "ffsp": ("spt", "mwkr", "fifo"),
+    "smtwtp": ("atc", "edd", "wspt", "mdd"),
+}
+
+
+@register_solver("cpsat", problems=tuple(FIRST_RULES), priority=EXACT)
+def cpsat(
+    env: RL4COEnvBase,
+    td: TensorDictBase,
+    *,
+    max_runtime: float,
+    num_procs: int,
+    initial: Tensor | None = None,
+    num_workers: int | None = None,
+    seed: int = 0,
+    progress: bool | None = None,
+) -> Found:
+    """Solutions by CP-SAT, with lower bounds and proofs of optimality.
+
+    Args:
+        env: Environment.
+        td: State after reset.
+        max_runtime: Seconds per instance at most; the search ends earlier if it proves optimality.
+        num_procs: Instances solved at the same time, each in its own process.
+        initial: Solutions to begin with `[B, T]`; None: the best of some dispatching rules.
+        num_workers: Threads per instance; None shares all cores among the processes. More threads
+            run more strategies side by side: 8 are a good number if there are as many cores. With
+            1 and enough time, the same arguments give the same solutions.
+        seed: Seed of the search.
+        progress: Whether to show a progress bar; None: if stderr is a terminal.
+
+    Returns:
+        Actions `[B, T]`, bounds `[B]` and proofs `[B]`.
+    """
+    if find_spec("ortools") is None:
+        raise MissingDependencyError("ortools", "solvers")
+    if getattr(env, "mask_no_ops", False):
+        raise UnsupportedError(
+            f"expected an environment {env.name} that can wait, got mask_no_ops=True: optimal "
+            "schedules leave machines idle now and then; use mask_no_ops=False"
+        )
+    if seed < 0:
+        raise ConfigError(f"expected a seed of at least 0, got {seed}")
+    if num_workers is not None and num_workers < 1:
+        raise ConfigError(f"expected num_workers of at least 1, got {num_workers}")
+    threads = max(1, (os.cpu_count() or 1) // num_procs) if num_workers is None else num_workers
+    first = _first_solutions(env, td) if initial is None else initial
+    model = MODELS[env.name]
+    tasks = model.formulate(env, td, first)
+    results = map_instances(
+        f"rl4co.solvers._cpsat_worker:{model.target}",
+        [(*task.arguments, (max_runtime, threads, seed, task.unit)) for task in tasks],
+        num_procs,
+        description=f"CP-SAT ({env.name})",
+        progress=progress,
+    )
+    orders, lower, proven = zip(*results, strict=True)
+    actions, costs = _never_worse(env, td, model.encode(env, td, orders), first)
+    units = [task.unit for task in tasks]
+    numbers = [bound * unit for bound, unit in zip(lower, units, strict=True)]
+    bounds = torch.tensor(numbers, dtype=torch.float64, device=costs.device)
+    # A solution that meets its bound is optimal, also if the search did not get to say so.
+    optimal = torch.tensor(proven, device=costs.device) | (costs.double() <= bounds)
+    return Found(actions, bounds, optimal)
+
+
+def _first_solutions(env: RL4COEnvBase, td: TensorDictBase) -> Tensor:
+    """The best of some dispatching rules, `[B, T]`."""
+    found = [dispatching(env, td, rule=rule) for rule in FIRST_RULES[env.name]]
+    best = torch.stack([solution.costs for solution in found]).argmin(0)  # [B]
+    return _pick(td, [solution.actions for solution in found], best, MODELS[env.name].idle)
+
+
+def _never_worse(
+    env: RL4COEnvBase, td: TensorDictBase, actions: Tensor, first: Tensor
+) -> tuple[Tensor, Tensor]:
+    """The better one of two solutions of each instance: rounding may have hidden which it is.
+
+    Returns:
+        Actions `[B, T]` and costs `[B]`.
+    """
+    costs, which = torch.stack([-env.get_reward(td, x) for x in (actions, first)]).min(0)  # [B]
+    return _pick(td, [actions, first], which, MODELS[env.name].idle), costs
+
+
+def _pick(td: TensorDictBase, solutions: Sequence[Tensor], which: Tensor, idle: int) -> Tensor:
+    """Row b of solution `which[b]`; shorter ones end with the action of finished instances."""
+    idle %= td["action_mask"].shape[-1]
+    longest = max(actions.shape[-1] for actions in solutions)
+    rows = torch.full((len(solutions), len(which), longest), idle, device=which.device)
+    for row, actions in zip(rows, solutions, strict=True):
+        row[:, : actions.shape[-1]] = actions
+    return rows[which, torch.arange(len(which), device=which.device)]  # [B, T]
