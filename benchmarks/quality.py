@@ -29,7 +29,7 @@ from benchmarks import report
 from rl4co.core.ops import unbatchify
 from rl4co.data.augment import StateAugmentation
 from rl4co.envs import get_env
-from rl4co.models import POMO
+from rl4co.models.zoo.pomo import POMO
 from rl4co.training.trainer import RL4COTrainer
 
 #: Problem → arguments of its generator on top of the size.

@@ -42,6 +42,7 @@ POMO_SETTINGS = {
     "use_graph_context": False,
 }
 GENERATOR_PARAMS = {"mtvrp": {"variant_preset": "all"}}
+EVALUATION_BATCH = 4  # instances at a time, each with 8 augmentations of all starts
 POOL = 4  # different batches of instances, used in turn
 
 
@@ -56,6 +57,8 @@ class Spec:
     inner: int = 1  # calls per timed repetition; the time of one is reported
     seed: int = 1234
     policy_kwargs: dict[str, Any] = field(default_factory=dict)
+    method: str = ""  # class in `rl4co.models`, for the kind `method_train`
+    method_kwargs: dict[str, Any] = field(default_factory=dict)
 
 
 Instances = dict[str, Tensor]
@@ -205,6 +208,75 @@ def multistart_greedy(spec: Spec) -> Step:
     return step
 
 
+def evaluate(spec: Spec) -> Step:
+    """`evaluate_policy` with all starts under eight augmentations, with the POMO policy."""
+    env, policy = make_env(spec), make_policy(spec, POMO_SETTINGS)
+    policy.eval()
+    task = package("tasks.eval")
+
+    def step(instances: Any) -> tuple[Tensor, Tensor]:
+        out = task.evaluate_policy(
+            env,
+            policy,
+            package("data.dataset").TensorDictDataset(instances),
+            method="multistart_greedy_augment_dihedral_8",
+            batch_size=EVALUATION_BATCH,
+            auto_batch_size=False,
+        )
+        return out["actions"], out["rewards"]
+
+    return step
+
+
+class MethodTrain:
+    """One training step of a method, by the package's own trainer; what is around it is not timed.
+
+    Some methods make several updates per batch, in ways that only their own trainer knows.
+    """
+
+    def __init__(self, spec: Spec) -> None:
+        self.spec = spec
+        self.seconds = 0.0
+        make = getattr(package("models"), spec.method)
+        sizes = {"train_data_size": spec.batch, "val_data_size": 2, "test_data_size": 2}
+        self.model = make(make_env(spec), batch_size=spec.batch, **sizes, **spec.method_kwargs)
+        set_weights(self.model.policy, spec.seed)
+
+    def __call__(self, instances: Any) -> tuple[Tensor, Tensor]:
+        """Trains on one batch."""
+        from lightning.pytorch.callbacks import LambdaCallback
+
+        times: list[float] = []
+        outputs: dict[str, Tensor] = {}
+
+        def start(*_: Any) -> None:
+            times.append(time.perf_counter())
+
+        def stop(trainer: Any, module: Any, out: Any, *_: Any) -> None:
+            times.append(time.perf_counter())
+            outputs.update(out)
+
+        trainer = package("utils").RL4COTrainer(
+            max_epochs=1,
+            accelerator="cpu",
+            precision="32-true",
+            logger=False,
+            callbacks=[LambdaCallback(on_train_batch_start=start, on_train_batch_end=stop)],
+            enable_checkpointing=False,
+            enable_progress_bar=False,
+            enable_model_summary=False,
+            limit_val_batches=0,
+        )
+        batches: Any = [instances]
+        trainer.fit(
+            self.model,
+            torch.utils.data.DataLoader(batches, batch_size=None, collate_fn=lambda batch: batch),
+        )
+        self.seconds = times[1] - times[0]
+        reward = next(value for name, value in outputs.items() if "reward" in name)
+        return torch.empty(self.spec.batch, 0), reward
+
+
 def env_rollout(spec: Spec) -> Step:
     """Random rollout of the environment alone, no policy network."""
     decoding, env = package("utils.decoding"), make_env(spec)
@@ -222,6 +294,8 @@ KINDS: dict[str, Callable[[Spec], Step]] = {
     "greedy": greedy,
     "multistart_greedy": multistart_greedy,
     "env_rollout": env_rollout,
+    "evaluate": evaluate,
+    "method_train": MethodTrain,
 }
 
 
@@ -311,6 +385,8 @@ class Worker:
         start = time.perf_counter()
         outputs = [self.step(batch) for batch in batches]
         seconds = time.perf_counter() - start
+        if isinstance(self.step, MethodTrain):
+            seconds = self.step.seconds * self.spec.inner
         return {
             "seconds": seconds / self.spec.inner,
             "steps": sum(actions.shape[-1] for actions, _ in outputs) / len(outputs),

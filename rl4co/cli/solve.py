@@ -21,7 +21,7 @@ from rl4co.cli._options import (
     TopP,
 )
 from rl4co.core.errors import ConfigError, UnknownNameError
-from rl4co.tasks.methods import METHODS
+from rl4co.tasks.methods import METHODS, SEARCHES
 
 if TYPE_CHECKING:
     from rl4co.data.formats import BenchmarkInstance
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 #: Exit code if some of several files failed.
 SOME_FAILED = 1
 
-_METHODS = ", ".join(METHODS)
+_METHODS, _SEARCHES = ", ".join(METHODS), ", ".join(SEARCHES)
 
 
 @app.command()
@@ -47,7 +47,8 @@ def solve(
         str | None, typer.Option(help="Classical solver; default: the best one for the problem.")
     ] = None,
     max_runtime: Annotated[
-        float | None, typer.Option(help="Seconds per instance of the solver (default: 10).")
+        float | None,
+        typer.Option(help="Seconds per instance of the solver (default: 10), or of the search."),
     ] = None,
     model: Annotated[
         Path | None,
@@ -63,6 +64,12 @@ def solve(
     top_p: TopP = None,
     top_k: TopK = None,
     beam_width: BeamWidth = None,
+    search: Annotated[
+        str | None, typer.Option(help=f"Adapt the model to the instance instead: {_SEARCHES}.")
+    ] = None,
+    iterations: Annotated[
+        int | None, typer.Option(help="Iterations of the search (default: 200).")
+    ] = None,
     initial: Annotated[
         Path | None, typer.Option(help="Solution from a file instead, to polish or price it.")
     ] = None,
@@ -110,7 +117,8 @@ def solve(
         "top_k": top_k,
         "beam_width": beam_width,
     }
-    way = _Way(solver, max_runtime, model, method, initial, decoding, seed)
+    adapting = {"search": search, "iterations": iterations}
+    way = _Way(solver, max_runtime, model, method, initial, decoding, adapting, seed)
     way.check()
     if polish_solver is not None and polish is None:
         raise ConfigError("expected --polish SECONDS with --polish-solver, got none")
@@ -150,6 +158,7 @@ class _Way:
     method: str | None
     initial: Path | None
     decoding: dict[str, Any]
+    adapting: dict[str, Any]
     seed: int | None
 
     def check(self) -> None:
@@ -160,25 +169,51 @@ class _Way:
             raise ConfigError(f"expected one of {', '.join(ways)}, got {' and '.join(chosen)}")
         if self.method is not None and self.method not in METHODS:
             raise UnknownNameError("evaluation method", self.method, METHODS)
-        decoding = {"method": self.method, **self.decoding}
+        decoding = {"method": self.method, **self.decoding, **self.adapting}
         flag = next((key for key, value in decoding.items() if value is not None), None)
         if self.model is None and flag is not None:
             raise ConfigError(
                 f"expected --model with --{flag.replace('_', '-')}, got none; solvers do not decode"
             )
-        if self.max_runtime is not None and chosen not in ([], ["--solver"]):
+        name = self.adapting["search"]
+        if self.max_runtime is not None and chosen not in ([], ["--solver"]) and name is None:
             raise ConfigError(
-                f"expected --max-runtime only for a solver, got it with {chosen[0]}; "
+                f"expected --max-runtime only for a solver or a --search, got it with {chosen[0]}; "
                 "--polish SECONDS improves a solution"
+            )
+        self._check_search(name)
+
+    def _check_search(self, name: str | None) -> None:
+        if name is None:
+            if self.adapting["iterations"] is not None:
+                raise ConfigError("expected --search with --iterations, got none")
+            return
+        if name not in SEARCHES:
+            raise UnknownNameError("search method", name, SEARCHES)
+        decoding = {"method": self.method, **self.decoding, "num_augment": None}
+        flag = next((key for key, value in decoding.items() if value is not None), None)
+        if flag is not None:
+            raise ConfigError(
+                f"expected --search or --{flag.replace('_', '-')}, got both; a search samples "
+                "from the model as it is being adapted"
             )
 
     def approach(self, device: str) -> Approach:
         """What finds solutions."""
         from rl4co.tasks.load import find_device
-        from rl4co.tasks.solve import ByFile, ByModel, BySolver
+        from rl4co.tasks.solve import ByFile, ByModel, BySearch, BySolver
 
         if self.initial is not None:
             return ByFile(self.initial)
+        if self.model is not None and self.adapting["search"] is not None:
+            settings = {
+                "iterations": self.adapting["iterations"],
+                "augment_size": self.decoding["num_augment"],
+                "max_runtime": self.max_runtime,
+                "seed": self.seed,
+            }
+            given = {key: value for key, value in settings.items() if value is not None}
+            return BySearch.load(self.model, self.adapting["search"], find_device(device), given)
         if self.model is not None:
             settings = {**self.decoding, "seed": self.seed}
             given = {key: value for key, value in settings.items() if value is not None}

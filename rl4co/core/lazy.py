@@ -55,7 +55,7 @@ def lazy_attributes(
     eager: Iterable[str],
     packages: Iterable[str] = (),
     modules: Mapping[str, str] | None = None,
-) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
+) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """`__getattr__` and `__dir__` for a package that re-exports its sub-packages lazily.
 
     Args:

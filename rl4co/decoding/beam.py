@@ -8,7 +8,9 @@ from torch import Tensor
 
 from rl4co.decoding.rollout import (
     LogitsFn,
+    MemoryFn,
     Rollout,
+    advance,
     all_finished,
     expand_solutions,
     require_finished,
@@ -24,6 +26,7 @@ def beam_search(
     logits_fn: LogitsFn,
     strategy: BeamSearch,
     *,
+    memorise: MemoryFn | None = None,
     num_steps: int | None = None,
     max_steps: int | None = None,
 ) -> Rollout:
@@ -34,6 +37,7 @@ def beam_search(
         state: Initial state with axes `[B, 1]`.
         logits_fn: State → logits `[B, W, N]`.
         strategy: Filters and the beam width W.
+        memorise: Called with the state after each action; what it returns is carried along.
         num_steps: Exact number of steps; skips all looks at `done`.
         max_steps: Stop with an error after this many steps (default: the environment's bound).
 
@@ -65,7 +69,8 @@ def beam_search(
         chosen = step_log_probs.flatten(1).gather(1, flat)
         actions = torch.cat([_follow(actions, parent), action.unsqueeze(-1)], -1)
         log_probs = torch.cat([_follow(log_probs, parent), chosen.unsqueeze(-1)], -1)
-        state = env.advance({key: _follow(value, parent) for key, value in state.items()}, action)
+        state = {key: _follow(value, parent) for key, value in state.items()}
+        state = advance(env, state, action, memorise)
     else:
         if num_steps is None:
             require_finished(env, state, most)

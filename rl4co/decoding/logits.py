@@ -104,21 +104,31 @@ def process_logits(
     return filtered.log_softmax(-1)
 
 
-def sample_actions(logits: Tensor, rng: torch.Generator | None = None) -> Tensor:
+def sample_actions(
+    logits: Tensor, rng: torch.Generator | None = None, uniform: Tensor | None = None
+) -> Tensor:
     """One action per row, drawn from the softmax of the logits: `[*B, N]` → `[*B]`.
 
     Inverts the cumulative distribution with one uniform number per row, which is several times
     faster than `torch.multinomial` (one exponential number per entry).
+
+    Args:
+        logits: `[*B, N]`.
+        rng: Random stream of these numbers; None: torch's global one.
+        uniform: The numbers themselves `[*B, 1]`, in [0, 1).
     """
-    return sample_weights(logits.softmax(-1), rng)
+    return sample_weights(logits.softmax(-1), rng, uniform)
 
 
-def sample_weights(weights: Tensor, rng: torch.Generator | None = None) -> Tensor:
+def sample_weights(
+    weights: Tensor, rng: torch.Generator | None = None, uniform: Tensor | None = None
+) -> Tensor:
     """One index per row, as likely as its weight (not negative): `[*B, N]` → `[*B]`."""
     cumulative = weights.cumsum(-1, dtype=torch.promote_types(weights.dtype, torch.float32))
-    uniform = torch.rand(
-        *weights.shape[:-1], 1, generator=rng, device=weights.device, dtype=cumulative.dtype
-    )
+    if uniform is None:
+        uniform = torch.rand(
+            *weights.shape[:-1], 1, generator=rng, device=weights.device, dtype=cumulative.dtype
+        )
     # Strictly below the total even after rounding, so that the last, possibly forbidden, entries
     # are never reached; entries of weight zero have no interval of their own.
     threshold = uniform * (cumulative[..., -1:] * (1.0 - 2.0**-20))

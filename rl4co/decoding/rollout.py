@@ -22,6 +22,8 @@ from rl4co.decoding.strategies import DecodingStrategy
 from rl4co.envs.base import RL4COEnvBase, State
 
 LogitsFn = Callable[[State], Tensor]
+#: State after an action → keys to change in it: what a recurrent policy remembers.
+MemoryFn = Callable[[State], State]
 
 #: Key of a trace: the actions that top-k or top-p left over. Recorded, because recomputing it would
 #: move its border by rounding, and with it some chosen actions to probability zero.
@@ -77,6 +79,7 @@ def decode(
     strategy: DecodingStrategy,
     *,
     starts: Tensor | None = None,
+    memorise: MemoryFn | None = None,
     record: Sequence[str] = (),
     with_log_probs: bool = True,
     with_entropy: bool = False,
@@ -91,6 +94,8 @@ def decode(
         logits_fn: State → logits `[B, S, N]`.
         strategy: Filters the logits and chooses actions.
         starts: First actions `[B, S, K]` forced upon the policy.
+        memorise: Called with the state after each action, forced ones included; what it returns is
+            carried along in the state.
         record: State keys to keep for every step that the policy decides.
         with_log_probs: Compute log-probabilities of the chosen actions.
         with_entropy: Compute the entropy of each step.
@@ -111,7 +116,7 @@ def decode(
         actions.append(action)
         log_probs.append(torch.zeros(action.shape, device=action.device))
         entropies.append(log_probs[0])
-        state = env.advance(state, action)
+        state = advance(env, state, action, memorise)
 
     for step in range(len(actions), most):
         # Looking at `done` synchronises with the device: not before the shortest solution ends.
@@ -132,7 +137,7 @@ def decode(
                 log_probs.append(gather_nodes(normalised, action))
             if with_entropy:
                 entropies.append(step_entropy(normalised))
-        state = env.advance(state, action)
+        state = advance(env, state, action, memorise)
     else:
         if num_steps is None:
             require_finished(env, state, most)
@@ -150,6 +155,14 @@ def decode(
         trace=_stack(trace | ({SUPPORT: supports} if supports else {}), state),
         forced=0 if starts is None else starts.shape[-1],
     )
+
+
+def advance(env: RL4COEnvBase, state: State, action: Tensor, memorise: MemoryFn | None) -> State:
+    """One step of the environment and, if there is one, of the policy's memory."""
+    state = env.advance(state, action)
+    if memorise is not None:
+        state.update(memorise(state))  # `advance` returned a mapping of its own
+    return state
 
 
 def _stack(trace: dict[str, list[Tensor]], state: State) -> State:

@@ -14,9 +14,13 @@ _BASES = {
     "load_pretrained": "rl4co.models.policies.pretrained",
     "RL4COLitModule": "rl4co.models.rl.base",
     "REINFORCE": "rl4co.models.rl.reinforce",
+    "A2C": "rl4co.models.rl.a2c",
+    "PPO": "rl4co.models.rl.ppo",
+    "StepwisePPO": "rl4co.models.rl.stepwise_ppo",
     "REINFORCEBaseline": "rl4co.models.rl.baselines",
     "get_reinforce_baseline": "rl4co.models.rl.baselines",
     "CriticNetwork": "rl4co.models.rl.critic",
+    "TransductiveModel": "rl4co.models.rl.transductive",
 }
 
 __getattr__, __dir__ = lazy_attributes(

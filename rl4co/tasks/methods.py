@@ -46,3 +46,23 @@ METHODS: Mapping[str, EvalMethod] = {
     ),
     "beam_search": EvalMethod("beam_search", "best of the most likely solutions"),
 }
+
+
+@dataclasses.dataclass(frozen=True)
+class SearchMethod:
+    """A search that adapts the policy to each instance.
+
+    Args:
+        model: Class in `rl4co.models`.
+        summary: One line for help texts.
+    """
+
+    model: str
+    summary: str
+
+
+SEARCHES: Mapping[str, SearchMethod] = {
+    "active_search": SearchMethod("ActiveSearch", "all weights learn on each instance"),
+    "eas_emb": SearchMethod("EASEmb", "embeddings learn for each instance"),
+    "eas_lay": SearchMethod("EASLay", "a layer learns for each instance"),
+}

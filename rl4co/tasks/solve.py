@@ -21,7 +21,8 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from torch import nn
+from tensordict import TensorDictBase
+from torch import Tensor, nn
 
 from rl4co.core.errors import ConfigError, RL4COError
 from rl4co.core.registry import ENVS, SOLVERS
@@ -173,8 +174,34 @@ class ByModel:
         seen = instance.as_problem(self.env.name)
         td = seen.to_tensordict(normalize=True)
         with self._lock:  # one policy, however many files are worked on
-            result = evaluate_policy(self.env, self.policy, td, self.method, **self.options)
-        return seen.actions_to_routes(result["actions"]), self.method
+            actions = self.decode(td)
+        return seen.actions_to_routes(actions), self.method
+
+    def decode(self, td: TensorDictBase) -> Tensor:
+        """Actions `[B, T]` for instances as the policy sees them."""
+        result = evaluate_policy(self.env, self.policy, td, self.method, **self.options)
+        actions: Tensor = result["actions"]
+        return actions
+
+
+@dataclasses.dataclass(frozen=True)
+class BySearch(ByModel):
+    """Solutions by a policy that is adapted to the instance.
+
+    Args:
+        policy: See :class:`ByModel`.
+        env: See :class:`ByModel`.
+        method: How to adapt it, one of :data:`~rl4co.tasks.methods.SEARCHES`.
+        options: Further arguments of :func:`~rl4co.tasks.search.search`.
+    """
+
+    method: str = "eas_lay"
+
+    def decode(self, td: TensorDictBase) -> Tensor:
+        """Actions `[B, T]` for instances as the policy sees them."""
+        from rl4co.tasks.search import search  # with Lightning, which nothing else here needs
+
+        return search(self.policy, self.env, td, self.method, **self.options).actions
 
 
 @dataclasses.dataclass(frozen=True)

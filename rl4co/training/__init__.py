@@ -10,6 +10,7 @@ _LAZY = {
     "ExactResume": "rl4co.training.resume",
     "LearningCurve": "rl4co.training.callbacks",
     "RL4COProgressBar": "rl4co.training.callbacks",
+    "ReptileCallback": "rl4co.training.reptile",
     "SpeedMonitor": "rl4co.training.callbacks",
     "tune_allocator": "rl4co.training.memory",
 }

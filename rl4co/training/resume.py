@@ -158,7 +158,12 @@ def settle_batch(loops: dict[str, Any], validates: bool, last: bool) -> None:
 
 
 def _plateau_steps(trainer: L.Trainer) -> list[tuple[int, float]]:
-    """Schedulers, with their metrics, that step on a metric once the epoch's hooks are done."""
+    """Schedulers, with their metrics, that step on a metric once the epoch's hooks are done.
+
+    A model that steps its optimizer itself has stepped them already.
+    """
+    if not trainer.lightning_module.automatic_optimization:
+        return []
     return [
         (index, float(trainer.callback_metrics[config.monitor]))
         for index, config in enumerate(trainer.lr_scheduler_configs)

@@ -41,6 +41,7 @@ from rl4co.training.memory import tune_allocator as apply_allocator_settings
 from rl4co.training.resume import ExactResume
 
 _MATMUL_PRECISIONS = ("highest", "high", "medium")
+_DEFAULT_CLIP = 1.0
 _HALF_PRECISIONS = ("16-mixed", "16-true", "16", 16)
 
 #: Advice that does not apply here: a frozen baseline is in evaluation mode on purpose, and what
@@ -69,7 +70,8 @@ class RL4COTrainer(L.Trainer):
         devices: Number of devices, their indices, or "auto".
         strategy: "auto", a name that Lightning knows ("DDPStrategy" means "ddp"), or an object.
         precision: "16-mixed", "bf16-mixed", "32-true", "64-true", ...
-        gradient_clip_val: Largest norm of the gradient; None does not clip.
+        gradient_clip_val: Largest norm of the gradient; None does not clip. Models that make
+            several updates per batch (PPO) clip by their own `max_grad_norm` instead.
         reload_dataloaders_every_n_epochs: Passed on to Lightning. Training data is new in every
             epoch whatever this is.
         matmul_precision: "highest", "high" or "medium": precision of float32 products on CUDA (see
@@ -101,7 +103,7 @@ class RL4COTrainer(L.Trainer):
         devices: list[int] | str | int = "auto",
         strategy: str | Strategy = "auto",
         precision: Any = "16-mixed",
-        gradient_clip_val: float | None = 1.0,
+        gradient_clip_val: float | None = _DEFAULT_CLIP,
         reload_dataloaders_every_n_epochs: int = 1,
         matmul_precision: str | None = "medium",
         disable_profiling_executor: bool = True,
@@ -168,7 +170,7 @@ class RL4COTrainer(L.Trainer):
             weights_only: Refuse checkpoints with more than tensors and plain values. False runs
                 code from the file.
         """
-        with self._settings():
+        with self._settings(), self._clipping(model):
             super().fit(
                 model, train_dataloaders, val_dataloaders, datamodule, ckpt_path, weights_only
             )
@@ -200,6 +202,25 @@ class RL4COTrainer(L.Trainer):
         """Metrics on the test sets; arguments as in Lightning, see :meth:`fit`."""
         with self._settings():
             return super().test(model, dataloaders, ckpt_path, verbose, datamodule, weights_only)
+
+    @contextlib.contextmanager
+    def _clipping(self, model: L.LightningModule) -> Iterator[None]:
+        """Leaves clipping to models that step their optimizer themselves, as Lightning demands."""
+        clip = self.gradient_clip_val
+        if not clip or not isinstance(model, L.LightningModule) or model.automatic_optimization:
+            yield
+            return
+        if clip != _DEFAULT_CLIP:
+            rank_zero_warn(
+                f"expected {type(model).__name__} to clip its gradients itself, got "
+                f"gradient_clip_val={clip} of the trainer, which is not used; set the model's "
+                "max_grad_norm"
+            )
+        self.gradient_clip_val = None
+        try:
+            yield
+        finally:
+            self.gradient_clip_val = clip
 
     @contextlib.contextmanager
     def _settings(self) -> Iterator[None]:

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 import rl4co.envs
 
 from rl4co.core.errors import ConfigError
-from rl4co.core.registry import EMBEDDINGS, ENVS
+from rl4co.core.registry import EMBEDDINGS, ENVS, MODELS
 from rl4co.core.rng import derive_generator
 from rl4co.envs import check_env
 from rl4co.envs.base import RL4COEnvBase
@@ -192,9 +192,9 @@ def test_folder_has_the_same_files(name: str):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_embeddings_exist(name: str):
-    """A policy can be built for every environment."""
-    assert name in EMBEDDINGS
+def test_a_method_exists(name: str):
+    """Every environment has embeddings, or a method with networks of its own."""
+    assert name in EMBEDDINGS or any(MODELS[model].supports(name) for model in MODELS.names())
 
 
 @pytest.mark.parametrize("name", NAMES)

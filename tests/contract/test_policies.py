@@ -15,18 +15,12 @@ from torch import nn
 
 from rl4co.core.errors import UnknownNameError, UnsupportedError
 from rl4co.core.ops import batchify
-from rl4co.core.registry import EMBEDDINGS, ENVS, MODELS
+from rl4co.core.registry import MODELS
 from rl4co.envs.testing import make_sized_env
 from rl4co.models import load_pretrained
+from tests.contract.pairs import every_pair, thorough_pairs, tiny_arguments
 
-TINY = {"embed_dim": 16, "num_heads": 2, "feedforward_hidden": 16, "num_encoder_layers": 1}
 BATCH = 4
-PAIRS = [
-    pytest.param((model, env), id=f"{model}-{env}")
-    for model in MODELS.names()
-    for env in ENVS.names()
-    if env in EMBEDDINGS
-]
 DECODINGS = {
     "greedy": {},
     "sampling": {},
@@ -44,10 +38,10 @@ def build(model_name: str, env_name: str) -> tuple[Any, nn.Module]:
     env = make_sized_env(env_name, 6, seed=3)
     with torch.random.fork_rng():
         torch.manual_seed(1)
-        return env, MODELS[model_name](env, policy_kwargs=TINY, seed=4)
+        return env, MODELS[model_name](env, **tiny_arguments(model_name), seed=4)
 
 
-@pytest.fixture(params=PAIRS)
+@pytest.fixture(params=thorough_pairs())
 def pair(request):
     """Environment, policy in evaluation mode, four instances."""
     env, model = build(*request.param)
@@ -109,9 +103,9 @@ def test_callers_state_is_left_alone(pair, decoding):
 @torch.no_grad()
 def test_an_instance_does_not_depend_on_its_batch_mates(pair):
     env, policy, td = pair
-    whole = policy(td, env, phase="test")
+    whole = policy(td, env, decode_type="greedy")
     for b in range(BATCH):
-        alone = policy(td[b : b + 1], env, phase="test")
+        alone = policy(td[b : b + 1], env, decode_type="greedy")
         torch.testing.assert_close(alone["reward"][0], whole["reward"][b], atol=1e-5, rtol=1e-5)
         torch.testing.assert_close(
             alone["log_likelihood"][0], whole["log_likelihood"][b], atol=1e-5, rtol=1e-5
@@ -124,7 +118,11 @@ def test_evaluation_of_given_actions(pair, decoding):
     env, policy, td = pair
     with torch.no_grad():
         out = solve(policy, td, env, decoding)
-    again = policy.evaluate(td, out["actions"], env)
+    # Beams all descend from a first solution, and are evaluated as such, one by one.
+    single = decoding == "beam_search"
+    size = len((solve(policy, td, env, "greedy") if single else out)["reward"])
+    parts = [policy.evaluate(td, actions, env) for actions in out["actions"].split(size)]
+    again = {key: torch.cat([part[key] for part in parts]) for key in parts[0]}
     torch.testing.assert_close(again["log_likelihood"], out["log_likelihood"], atol=1e-5, rtol=1e-5)
     torch.testing.assert_close(again["reward"], out["reward"])
     assert bool((again["entropy"] >= 0).all())
@@ -177,8 +175,8 @@ def test_other_sizes(pair):
         env.name, 10, seed=5
     )  # even: orders of pickup and delivery come in pairs
     td = larger.reset(batch_size=2)
-    out = policy(td, env, phase="test")
-    larger.check_solution_validity(td, out["actions"])
+    actions = policy(td, env, decode_type="greedy")["actions"]
+    larger.check_solution_validity(batchify(td, len(actions) // 2), actions)
 
 
 @torch.no_grad()
@@ -186,7 +184,7 @@ def test_saving_and_loading(pair, tmp_path):
     """A folder without code brings back the same solutions."""
     env, policy, td = pair
     loaded = load_pretrained(policy.save_pretrained(tmp_path))
-    expected, out = policy(td, env, phase="test"), loaded(td, env, phase="test")
+    expected, out = policy(td, env, decode_type="greedy"), loaded(td, env, decode_type="greedy")
     assert torch.equal(out["actions"], expected["actions"])
     assert torch.equal(out["log_likelihood"], expected["log_likelihood"])
 
@@ -199,7 +197,7 @@ def test_unknown_names_are_refused(pair):
         policy(td, env, temperatur=1.0)
 
 
-@pytest.mark.parametrize("pair_names", PAIRS)
+@pytest.mark.parametrize("pair_names", every_pair())
 def test_training_step(pair_names):
     """A finite loss whose gradient reaches the policy; the batch stays as it was."""
     env, model = copy.deepcopy(build(*pair_names))

@@ -72,7 +72,8 @@ RESERVED: dict[str, tuple[str, ...]] = {
     "omegaconf": ("tasks", "cli"),
     "lightning": ("models.rl", "training"),
     "pytorch_lightning": (),  # one name for Lightning everywhere
-    "torchrl": ("envs",),  # new releases rename things; nothing else should notice
+    # New releases rename things: specs for environments, buffers for stepwise methods, no more.
+    "torchrl": ("envs", "models.rl"),
 }
 
 # Layer → what it must not import.

@@ -231,24 +231,36 @@ class PointerAttention(nn.Module):
             change: Features $x$ `[B, Q, N]` and directions $w^K$, $w^V$, $w^\\ell$, `[D]` each.
         """
         x, w_key, w_value, w_logit = change
-        by_head = (1, self.num_heads, 1, -1)
-        q = self.split_heads(query) / math.sqrt(query.shape[-1] // self.num_heads)  # [B, H, Q, d]
-        slope = (q * w_key.view(by_head)).sum(-1, keepdim=True)  # [B, H, Q, 1]
-        x_heads = x.unsqueeze(1)  # [B, 1, Q, N]
-        scores = torch.addcmul(q @ glimpse_key.mT, slope, x_heads)  # [B, H, Q, N]
-        inner = self._inner_mask(mask)
-        if inner is not None:
-            scores = torch.where(inner, scores, -torch.inf)
-        weights = scores.softmax(-1)
-        share = (weights * x_heads).sum(-1, keepdim=True)  # [B, H, Q, 1]
-        heads = torch.addcmul(weights @ glimpse_value, share, w_value.view(by_head))
-        heads = heads.transpose(1, 2).reshape(query.shape)  # [B, Q, D]
+        heads = self.changed_glimpse(query, glimpse_key, glimpse_value, mask, (x, w_key, w_value))
         slope = (heads @ self.fold_output(w_logit)).unsqueeze(-1)  # [B, Q, 1]
         bias = self.fold_bias(w_logit)
         if bias is not None:
             slope = slope + bias
         logits = torch.addcmul(torch.bmm(heads, folded_key.mT), slope, x)  # [B, Q, N]
         return logits if folded_bias is None else logits + folded_bias
+
+    def changed_glimpse(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        mask: Tensor,
+        change: tuple[Tensor, Tensor, Tensor],
+    ) -> Tensor:
+        """Concatenated heads `[B, Q, D]` with keys and values changed as in :meth:`with_change`."""
+        x, w_key, w_value = change
+        by_head = (1, self.num_heads, 1, -1)
+        q = self.split_heads(query) / math.sqrt(query.shape[-1] // self.num_heads)  # [B, H, Q, d]
+        slope = (q * w_key.view(by_head)).sum(-1, keepdim=True)  # [B, H, Q, 1]
+        x_heads = x.unsqueeze(1)  # [B, 1, Q, N]
+        scores = torch.addcmul(q @ key.mT, slope, x_heads)  # [B, H, Q, N]
+        inner = self._inner_mask(mask)
+        if inner is not None:
+            scores = torch.where(inner, scores, -torch.inf)
+        weights = scores.softmax(-1)
+        share = (weights * x_heads).sum(-1, keepdim=True)  # [B, H, Q, 1]
+        heads = torch.addcmul(weights @ value, share, w_value.view(by_head))
+        return heads.transpose(1, 2).reshape(query.shape)
 
     # ---------------------------------------------------------------- record and replay
 

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from rl4co.core.errors import ConfigError
 from rl4co.models.nn.attention import AttentionFn, MultiHeadAttention
+from rl4co.models.nn.moe import MoE, MoEConfig
 from rl4co.models.nn.norm import make_normalization
 
 
@@ -44,11 +45,16 @@ class EncoderLayer(nn.Module):
         normalization: str | None,
         bias: bool,
         sdpa_fn: AttentionFn | None,
+        moe: MoEConfig | None = None,
     ) -> None:
         super().__init__()
         self.attention = MultiHeadAttention(embed_dim, num_heads, bias=bias, sdpa_fn=sdpa_fn)
         self.norm_attention = make_normalization(normalization, embed_dim)
-        self.feedforward = FeedForward(embed_dim, feedforward_hidden)
+        self.feedforward: nn.Module = (
+            FeedForward(embed_dim, feedforward_hidden)
+            if moe is None
+            else MoE(embed_dim, embed_dim, feedforward_hidden, moe)
+        )
         self.norm_feedforward = make_normalization(normalization, embed_dim)
 
     def forward(self, h: Tensor, mask: Tensor | None = None) -> Tensor:
@@ -68,6 +74,7 @@ class GraphAttentionNetwork(nn.Module):
         normalization: "batch", "instance", "layer" or None.
         bias: Whether the attention projections have biases.
         sdpa_fn: Attention function.
+        moe: Experts in place of each feed-forward layer (None: one layer for all).
 
     Shapes:
         `h [B, N, D]`, `mask [B, N, N]` (True = attend) → `[B, N, D]`
@@ -82,12 +89,15 @@ class GraphAttentionNetwork(nn.Module):
         normalization: str | None = "batch",
         bias: bool = True,
         sdpa_fn: AttentionFn | None = None,
+        moe: MoEConfig | None = None,
     ) -> None:
         super().__init__()
         if num_layers < 0:
             raise ConfigError(f"expected a non-negative number of layers, got {num_layers}")
         self.layers = nn.ModuleList(
-            EncoderLayer(embed_dim, num_heads, feedforward_hidden, normalization, bias, sdpa_fn)
+            EncoderLayer(
+                embed_dim, num_heads, feedforward_hidden, normalization, bias, sdpa_fn, moe
+            )
             for _ in range(num_layers)
         )
 

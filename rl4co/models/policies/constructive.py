@@ -30,7 +30,12 @@ from rl4co.decoding.strategies import (
     get_decoding_strategy,
 )
 from rl4co.envs.base import RL4COEnvBase, State
-from rl4co.models.policies.entry import forget_static_dynamics_, match_precision, remaining_steps
+from rl4co.models.policies.entry import (
+    forget_static_dynamics_,
+    match_precision,
+    remaining_steps,
+    spares_autograd,
+)
 from rl4co.models.policies.pretrained import PretrainedMixin
 
 StartsFn = Callable[[TensorDictBase, RL4COEnvBase, int], Tensor]
@@ -65,6 +70,30 @@ class ConstructiveDecoder(nn.Module):
         """Logits of one step, and by-products `[B, Q, ...]` that :meth:`forward` finds again in
         the states of the replay. None by default."""
         return self(state, cache), {}
+
+    # A recurrent decoder keeps a memory of the actions so far. It travels in the states of the
+    # decode loop under keys of its own; :meth:`forward` finds it there.
+
+    def start_memory(self, state: Mapping[str, Tensor], cache: Any) -> dict[str, Tensor]:
+        """Memory `[B, S, ...]` of a fresh state with axes `[B, S]`. None by default."""
+        return {}
+
+    def update_memory(self, state: Mapping[str, Tensor], cache: Any) -> dict[str, Tensor]:
+        """Memory `[B, S, ...]` after `state["action"]`: the keys that change."""
+        return {}
+
+    def recall(self, state: Mapping[str, Tensor], actions: Tensor, cache: Any) -> dict[str, Tensor]:
+        """Memory before each step, for all steps at once and differentiable, for the replay.
+
+        Args:
+            state: The fresh state with its memory, axes `[B, S]`.
+            actions: `[B, S, T]`.
+            cache: From :meth:`prepare`.
+
+        Returns:
+            The keys of the memory that :meth:`forward` reads, `[B, S, T, ...]`.
+        """
+        return {}
 
 
 class ConstructivePolicy(PretrainedMixin, nn.Module):
@@ -113,6 +142,7 @@ class ConstructivePolicy(PretrainedMixin, nn.Module):
         for phase in _PHASES:  # refuses bad settings now, not in the first step
             self._strategy(phase, None, None, 1, {})
 
+    @spares_autograd
     def forward(
         self,
         td: TensorDictBase,
@@ -129,6 +159,7 @@ class ConstructivePolicy(PretrainedMixin, nn.Module):
         max_steps: int | None = None,
         num_steps: int | None = None,
         select_start_nodes_fn: StartsFn | None = None,
+        hidden: Any = None,
         **decoding: Any,
     ) -> dict[str, Any]:
         """Constructs solutions.
@@ -157,6 +188,8 @@ class ConstructivePolicy(PretrainedMixin, nn.Module):
             max_steps: Refuse solutions that take longer (default: the environment's bound).
             num_steps: Take exactly this many steps without looking at `done`.
             select_start_nodes_fn: Replaces the environment's choice of starts.
+            hidden: The encoder's result for `td` from an earlier call (`return_hidden`), to decode
+                from it without encoding again.
             decoding: Settings of the decoding strategy: `num_starts`, `num_samples`,
                 `temperature`, `top_k`, `top_p`, `beam_width`, `select_best`, `rng`, ...
 
@@ -179,7 +212,10 @@ class ConstructivePolicy(PretrainedMixin, nn.Module):
         td, exact = match_precision(td, self), td
         state = given if td is exact else dict(td.items())
 
-        hidden, init_embeds = self.encoder(td)
+        if hidden is None:
+            hidden, init_embeds = self.encoder(td)
+        elif return_init_embeds:
+            raise ConfigError("expected return_init_embeds=False beside hidden, got True")
         cache = self.decoder.prepare(hidden, state)
 
         starts = None
@@ -194,6 +230,7 @@ class ConstructivePolicy(PretrainedMixin, nn.Module):
             num_solutions = strategy.num_samples
         solutions = expand_solutions(state, num_solutions)
         forget_static_dynamics_(self.decoder, solutions)
+        solutions.update(self.decoder.start_memory(solutions, cache))
 
         try:
             rollout = self._decode(
@@ -262,11 +299,15 @@ class ConstructivePolicy(PretrainedMixin, nn.Module):
         def logits_fn(state: State) -> Tensor:
             return self.decoder(state, cache)
 
+        def memorise(state: State) -> State:
+            return self.decoder.update_memory(state, cache)
+
         keys = self.decoder.replay_keys
         if isinstance(strategy, BeamSearch):
             return beam_search(
-                env, solutions, logits_fn, strategy, num_steps=num_steps, max_steps=max_steps
-            )
+                env, solutions, logits_fn, strategy,
+                memorise=memorise, num_steps=num_steps, max_steps=max_steps,
+            )  # fmt: skip
         given = strategy.given() if isinstance(strategy, Evaluate) else None  # [B, S, T]
         if given is not None:
             num_steps = given.shape[-1]
@@ -275,7 +316,8 @@ class ConstructivePolicy(PretrainedMixin, nn.Module):
         if keys is None or (not torch.is_grad_enabled() and given is None):
             return decode(
                 env, solutions, logits_fn, strategy,
-                starts=starts, with_entropy=with_entropy, max_steps=max_steps, num_steps=num_steps,
+                starts=starts, memorise=memorise, with_entropy=with_entropy, max_steps=max_steps,
+                num_steps=num_steps,
             )  # fmt: skip
         record = tuple(dict.fromkeys((*keys, "action_mask", *_ending(env, solutions, num_steps))))
         if given is not None:
@@ -292,11 +334,14 @@ class ConstructivePolicy(PretrainedMixin, nn.Module):
             with torch.no_grad():
                 rollout = decode(
                     env, solutions, logits_fn if self.replay_chunk else noting, strategy,
-                    starts=starts, record=record, with_log_probs=False, max_steps=max_steps,
-                    num_steps=num_steps,
+                    starts=starts, memorise=memorise, record=record, with_log_probs=False,
+                    max_steps=max_steps, num_steps=num_steps,
                 )  # fmt: skip
             for key in list(notes):  # [B, S, T', ...]; one at a time, the lists are large
                 rollout.trace[key] = torch.stack(notes.pop(key), 2)
+        memory = self.decoder.recall(solutions, rollout.actions, cache)
+        for key, value in memory.items():
+            rollout.trace[key] = value[:, :, rollout.forced :]  # [B, S, T', ...]
         rollout.log_probs, rollout.entropy = replay(
             logits_fn, rollout, strategy, chunk=self.replay_chunk, with_entropy=with_entropy
         )

@@ -2,18 +2,49 @@
 
 from __future__ import annotations
 
-from typing import Any
+import functools
+
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import torch
 
 from tensordict import TensorDictBase
 from torch import Tensor, nn
+from torch.utils._pytree import tree_map_only
 
 from rl4co.core.errors import ConfigError
 from rl4co.envs.base import RL4COEnvBase, State
 
 #: Precisions in which the environments' tolerances hold.
 _PRECISE = (torch.float32, torch.float64)
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def spares_autograd(method: F) -> F:
+    """Decorator: without gradients, no call inside the method does any bookkeeping for them.
+
+    A step of one instance takes about a fifth less that way. What comes out is copied, because a
+    tensor of the inference mode could not be used with gradients afterwards.
+    """
+
+    @functools.wraps(method)
+    def wrapper(self: nn.Module, td: TensorDictBase, *args: Any, **kwargs: Any) -> Any:
+        # Autocast keeps converted weights for the whole region, which may go on with gradients.
+        if torch.is_grad_enabled() or _casts(next(iter(td.values())).device.type):
+            return method(self, td, *args, **kwargs)
+        with torch.inference_mode():
+            out = method(self, td, *args, **kwargs)
+        return tree_map_only(Tensor, Tensor.clone, out)
+
+    return wrapper  # type: ignore[return-value]
+
+
+def _casts(device_type: str) -> bool:
+    """Whether autocast is on for a kind of device."""
+    available = torch.amp.is_autocast_available(device_type)
+    return available and torch.is_autocast_enabled(device_type)
 
 
 def match_precision(td: TensorDictBase, network: nn.Module) -> TensorDictBase:

@@ -281,10 +281,13 @@ class RL4COLitModule(RecordsArguments, DataHooks):
 
     # ---------------------------------------------------------------- optimizers
 
+    def learning(self) -> list[Any]:
+        """What the optimizer is given: parameters, or groups of them with their own settings."""
+        return [parameter for parameter in self.parameters() if parameter.requires_grad]
+
     def configure_optimizers(self) -> Any:
         """Optimizer over everything that learns, and its scheduler."""
-        learning = [p for p in self.parameters() if p.requires_grad]
-        optimizer = create_optimizer(learning, self.optimizer, self.optimizer_kwargs)
+        optimizer = create_optimizer(self.learning(), self.optimizer, self.optimizer_kwargs)
         if self.lr_scheduler is None:
             return optimizer
         scheduler = create_scheduler(optimizer, self.lr_scheduler, self.lr_scheduler_kwargs)

@@ -5,10 +5,13 @@ from __future__ import annotations
 import copy
 import inspect
 
+from collections.abc import Callable
+from typing import Any
+
 from tensordict import TensorDictBase
 from torch import Tensor, nn
 
-from rl4co.core.errors import UnsupportedError
+from rl4co.core.errors import ConfigError, UnsupportedError
 from rl4co.models.policies.entry import match_precision
 
 
@@ -16,13 +19,16 @@ class CriticNetwork(nn.Module):
     """Value $V(x) = \\mathrm{MLP}(\\mathrm{mean}_n\\, h_n)$ of an instance.
 
     Args:
-        encoder: Instance → (`hidden [B, N, D]`, init embeddings).
-        value_head: `[B, D]` → `[B, 1]` (default: two layers).
+        encoder: Instance → (`hidden [B, N, D]`, init embeddings); with `customized`, anything.
+        value_head: `[B, D]` → `[B, 1]` (default: two layers); with `customized`, the encoder's
+            output and `hidden` → value.
         embed_dim: Embedding size D.
         hidden_dim: Width of the default value head.
+        customized: Whether encoder and value head agree on a language of their own: the value is
+            `value_head(encoder(x), hidden)`.
 
     Shapes:
-        state with batch `[B]` → `[B]`
+        state with batch `[B]` → `[B]`; with `customized`, as the value head says
     """
 
     def __init__(
@@ -31,35 +37,55 @@ class CriticNetwork(nn.Module):
         value_head: nn.Module | None = None,
         embed_dim: int = 128,
         hidden_dim: int = 512,
+        customized: bool = False,
     ) -> None:
         super().__init__()
-        self.encoder = encoder
+        if customized and value_head is None:
+            raise ConfigError("expected a value_head for a customized critic, got None")
+        self.encoder, self.customized = encoder, customized
         self.value_head = value_head or nn.Sequential(
             nn.Linear(embed_dim, hidden_dim), nn.ReLU(), nn.Linear(hidden_dim, 1)
         )
 
-    def forward(self, td: TensorDictBase) -> Tensor:
-        """Values `[B]`."""
-        hidden, _ = self.encoder(match_precision(td, self))  # [B, N, D]
-        return self.value_head(hidden.mean(1)).squeeze(-1)  # [B]
+    def forward(self, td: TensorDictBase | Tensor, hidden: Any = None) -> Tensor:
+        """Values `[B]`.
+
+        Args:
+            td: State after reset, batch `[B]`.
+            hidden: Second input of a customized value head.
+        """
+        if self.customized:
+            value: Tensor = self.value_head(self.encoder(td), hidden)
+            return value
+        assert not isinstance(td, Tensor)
+        embeddings, _ = self.encoder(match_precision(td, self))  # [B, N, D]
+        return self.value_head(embeddings.mean(1)).squeeze(-1)  # [B]
 
 
-def create_critic_from_actor(policy: nn.Module, **options: object) -> CriticNetwork:
+def create_critic_from_actor(
+    policy: nn.Module, backbone: str = "encoder", **options: Any
+) -> CriticNetwork:
     """A critic with a copy of the policy's encoder (own weights from then on).
 
+    A policy whose encoder gives more than node embeddings brings its critic along, by a method
+    `make_critic(**options)`.
+
     Args:
-        policy: Policy with an `encoder` that gives node embeddings.
+        policy: Policy with an encoder that gives node embeddings.
+        backbone: Attribute of the policy that is its encoder.
         options: Further arguments of :class:`CriticNetwork`; `embed_dim` is the policy's unless it
             is given.
     """
-    encoder = getattr(policy, "encoder", None)
-    if encoder is None:
+    own: Callable[..., CriticNetwork] | None = getattr(policy, "make_critic", None)
+    if own is not None:
+        return own(**options)
+    encoder = getattr(policy, backbone, None)
+    if not isinstance(encoder, nn.Module):
         raise UnsupportedError(
-            "expected a policy with an encoder to build a critic from, got "
+            f"expected a policy with a network {backbone!r} to build a critic from, got "
             f"{type(policy).__name__}; pass a CriticNetwork"
         )
-    arguments = {"embed_dim": _embed_dim(policy), **options}
-    return CriticNetwork(copy.deepcopy(encoder), **arguments)  # type: ignore[arg-type]
+    return CriticNetwork(copy.deepcopy(encoder), **{"embed_dim": _embed_dim(policy), **options})
 
 
 def _embed_dim(policy: nn.Module) -> int:

@@ -1,7 +1,8 @@
-"""Losses as pure functions of tensors."""
+"""Losses and advantages as pure functions of tensors."""
 
 from __future__ import annotations
 
+import torch
 import torch.nn.functional as F
 
 from torch import Tensor
@@ -26,6 +27,195 @@ def critic_loss(value: Tensor, reward: Tensor) -> Tensor:
     """Mean squared error of the value against the (constant) reward of the same shape."""
     _check_same_shape("value", value, "reward", reward)
     return F.mse_loss(value, reward.detach())
+
+
+def huber_critic_loss(value: Tensor, reward: Tensor) -> Tensor:
+    """Huber error of the value: squared up to a difference of 1, linear beyond.
+
+    $$\\ell(d) = d^2 / 2 \\text{ for } |d| \\le 1, \\qquad |d| - 1/2 \\text{ otherwise}$$
+
+    Where actor and critic share one bound on the gradient's norm, a critic that is still far from
+    the rewards would leave nothing of it to the actor with squared errors.
+
+    Args:
+        value: Any shape.
+        reward: Of the same shape; treated as a constant.
+    """
+    _check_same_shape("value", value, "reward", reward)
+    return F.huber_loss(value, reward.detach())
+
+
+def clipped_surrogate_loss(ratio: Tensor, advantage: Tensor, clip_range: float) -> Tensor:
+    """Loss of proximal policy optimization (Schulman et al., 2017).
+
+    $$L = -\\frac{1}{|B|} \\sum_b \\min\\left(r_b A_b,
+      \\mathrm{clip}(r_b, 1 - \\epsilon, 1 + \\epsilon) A_b\\right)$$
+
+    Args:
+        ratio: New probability divided by old, $r = \\pi / \\pi_{old}$, any shape.
+        advantage: Of the same shape; treated as a constant.
+        clip_range: $\\epsilon$.
+    """
+    _check_same_shape("ratio", ratio, "advantage", advantage)
+    advantage = advantage.detach()
+    clipped = ratio.clamp(1.0 - clip_range, 1.0 + clip_range)
+    return -torch.minimum(ratio * advantage, clipped * advantage).mean()
+
+
+def probability_ratio(log_prob: Tensor, old_log_prob: Tensor) -> Tensor:
+    """New probability divided by old, $\\pi / \\pi_{old}$, from logarithms of the same shape.
+
+    Bounded by $e^{\\pm 20}$, far outside any clip range: log-probabilities of whole solutions are
+    sums over many steps, and their difference could overflow.
+    """
+    _check_same_shape("log_prob", log_prob, "old_log_prob", old_log_prob)
+    return (log_prob - old_log_prob.detach()).clamp(-20.0, 20.0).exp()
+
+
+def standardize(values: Tensor) -> Tensor:
+    """Values with mean 0 and deviation 1; where all are the same, zeros."""
+    return (values - values.mean()) / (values.std(correction=0) + 1e-8)
+
+
+def generalized_advantages(
+    reward: Tensor,
+    value: Tensor,
+    done: Tensor,
+    gamma: float = 1.0,
+    gae_lambda: float = 0.95,
+) -> Tensor:
+    """Generalized advantage estimation (Schulman et al., 2016) of complete episodes.
+
+    $$\\delta_t = r_t + \\gamma V(s_{t+1}) - V(s_t), \\qquad
+      A_t = \\delta_t + \\gamma \\lambda A_{t+1}$$
+
+    with $V = 0$ and $A = 0$ behind the end of an episode. The value's target is $A_t + V(s_t)$:
+    with $\\lambda = 1$ the rewards to come, with $\\gamma = 0$ the next reward alone.
+
+    Args:
+        reward: Reward $r_t$ of each step `[T, B]`.
+        value: Value $V(s_t)$ of the state before each step `[T, B]`.
+        done: Whether an episode was over before each step `[T, B]`; such steps get 0.
+        gamma: Discount.
+        gae_lambda: Weight $\\lambda$ of longer estimates.
+
+    Returns:
+        Advantages `[T, B]`, constants.
+    """
+    _check_same_shape("reward", reward, "value", value)
+    _check_same_shape("reward", reward, "done", done)
+    reward, value = reward.detach(), value.detach()
+    advantages = torch.zeros_like(reward)
+    nothing = torch.zeros_like(reward[0])
+    later_advantage, later_value = nothing, nothing
+    for step in reversed(range(len(reward))):
+        delta = reward[step] + gamma * later_value - value[step]
+        advantage = delta + gamma * gae_lambda * later_advantage
+        later_advantage = torch.where(done[step], nothing, advantage)
+        later_value = torch.where(done[step], nothing, value[step])
+        advantages[step] = later_advantage
+    return advantages
+
+
+def eas_loss(
+    advantage: Tensor, log_likelihood: Tensor, incumbent: Tensor | None, weight: float
+) -> Tensor:
+    """Loss of efficient active search: REINFORCE, and imitation of the best solution so far.
+
+    Paper: Hottung et al. (2022), https://arxiv.org/abs/2106.05126
+
+    $$L = \\sum_r \\Big(-\\frac{1}{S} \\sum_s (R_{rs} - b_r) \\log \\pi_r(a_{rs})
+      - \\lambda \\log \\pi_r(\\bar a_r)\\Big)$$
+
+    Rows have parameters of their own, so they are summed: what one of them learns does not depend
+    on how many others there are.
+
+    Args:
+        advantage: Reward minus baseline `[R, S]`; treated as a constant.
+        log_likelihood: Of the same solutions `[R, S]`.
+        incumbent: Log-likelihoods of the best solutions `[R]`; None before there are any.
+        weight: Weight $\\lambda$ of the imitation.
+    """
+    loss = len(log_likelihood) * reinforce_loss(advantage, log_likelihood)
+    return loss if incumbent is None else loss - weight * incumbent.sum()
+
+
+def shared_advantage(reward: Tensor, dim: int | tuple[int, ...]) -> Tensor:
+    """Reward minus the mean reward of the solutions that share a baseline.
+
+    Args:
+        reward: Of any shape.
+        dim: Axes of the solutions that share it.
+
+    Returns:
+        Advantages of the same shape, constants for the policy gradient.
+    """
+    return (reward - reward.mean(dim, keepdim=True)).detach()
+
+
+def invariance_loss(projected: Tensor) -> Tensor:
+    """Minus the mean cosine similarity of an instance's embeddings under different symmetries.
+
+    Paper: Kim et al. (2022), Sym-NCO, https://arxiv.org/abs/2205.13209
+
+    $$L_{\\mathrm{inv}} = -\\frac{1}{B (A - 1) N} \\sum_{b, n} \\sum_{a > 0}
+      \\cos\\left(g(h^{b,0}_n), g(h^{b,a}_n)\\right)$$
+
+    Args:
+        projected: Projected embeddings of all nodes, copies of the same instance along the second
+            axis `[B, A, N, D]`; at least two of them.
+    """
+    if projected.dim() != 4 or projected.shape[1] < 2:
+        raise ConfigError(
+            "expected projected embeddings [B, A, N, D] of at least two copies per instance, got "
+            f"shape {list(projected.shape)}"
+        )
+    direction = F.normalize(projected, dim=-1)
+    return -(direction[:, :1] * direction[:, 1:]).sum(-1).mean()
+
+
+def best_of_advantage(reward: Tensor) -> tuple[Tensor, Tensor]:
+    """Advantage of each instance's best solution over the mean of its solutions.
+
+    Only the best solution is reinforced, so that the others are free to become good elsewhere.
+
+    Paper: Grinsztajn et al. (2023), Poppy, https://arxiv.org/abs/2210.03475
+
+    $$A_b = \\max_k R_{bk} - \\frac{1}{K} \\sum_k R_{bk}$$
+
+    Args:
+        reward: `[B, K]`, at least two solutions per instance.
+
+    Returns:
+        Advantages `[B]` (constants) and the index of each best solution `[B]`, the first on ties.
+    """
+    if reward.dim() != 2 or reward.shape[1] < 2:
+        raise ConfigError(
+            f"expected rewards [B, K] of at least two solutions per instance, got shape "
+            f"{list(reward.shape)}; without others there is nothing to be better than"
+        )
+    best, index = reward.detach().max(1)
+    return best - reward.detach().mean(1), index
+
+
+def path_divergence(log_probs: Tensor) -> Tensor:
+    """How much several distributions differ: the mean divergence of two of them (Xin et al., 2021).
+
+    $$\\frac{1}{P (P - 1)} \\sum_{i \\ne j} \\mathrm{KL}(\\pi_i \\| \\pi_j)$$
+
+    Args:
+        log_probs: `[P, *B, N]`; minus infinity at the same places for all P.
+
+    Returns:
+        `[*B]`; zero for a single distribution.
+    """
+    num_paths = log_probs.shape[0]
+    impossible = log_probs == -torch.inf
+    finite = torch.where(impossible, 0.0, log_probs)
+    probs = torch.where(impossible, 0.0, finite.exp())
+    # Terms with i = j are zero, so that the double sum falls apart.
+    total = num_paths * (probs * finite).sum(0) - probs.sum(0) * finite.sum(0)  # [*B, N]
+    return total.sum(-1) / max(num_paths * (num_paths - 1), 1)
 
 
 def _check_same_shape(name: str, tensor: Tensor, other_name: str, other: Tensor) -> None:

@@ -22,9 +22,17 @@ INTERVALS = ("epoch", "step")
 
 
 def create_optimizer(
-    parameters: Iterable[nn.Parameter], optimizer: OptimizerLike, kwargs: Mapping[str, Any]
+    parameters: Iterable[nn.Parameter] | Iterable[dict[str, Any]],
+    optimizer: OptimizerLike,
+    kwargs: Mapping[str, Any],
 ) -> Optimizer:
-    """An optimizer from its name in `torch.optim`, its class or a factory."""
+    """An optimizer from its name in `torch.optim`, its class or a factory.
+
+    Args:
+        parameters: Parameters, or groups of them with settings that win over `kwargs`.
+        optimizer: Name, class or factory.
+        kwargs: Its arguments.
+    """
     factory = _find(torch.optim, optimizer, Optimizer, "optimizer")
     return cast(Optimizer, _build(factory, parameters, kwargs))
 

@@ -85,7 +85,8 @@ class REINFORCE(RL4COLitModule):
 
         Args:
             td: State after reset, batch `[B]`.
-            policy_out: Output of the policy.
+            policy_out: Output of the policy. Its `auxiliary_loss`, if there is one (balance of
+                experts, diversity of decoders), is part of the loss.
             reward: Replaces the output's reward, e.g. `[B, S]` for a shared baseline.
             log_likelihood: Replaces the output's log-likelihood, of the same shape.
         """
@@ -95,7 +96,7 @@ class REINFORCE(RL4COLitModule):
         advantage = self.advantage_scaler(reward - value)
         policy_loss = reinforce_loss(advantage, log_likelihood)
         policy_out.update(
-            loss=policy_loss + baseline_loss,
+            loss=policy_loss + baseline_loss + policy_out.get("auxiliary_loss", 0.0),
             reinforce_loss=policy_loss,
             bl_loss=baseline_loss,
             bl_val=value,

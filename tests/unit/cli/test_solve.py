@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 from rl4co.cli import app
 from rl4co.data import read_instance, read_solution
 from rl4co.models import AttentionModelPolicy
+from rl4co.tasks.methods import SEARCHES
 from tests.unit.instance_texts import TSP, VRP
 
 NEAREST = ("--solver", "nearest_neighbor")
@@ -137,6 +138,17 @@ def test_a_model_and_polish(here: Path):
     assert "cost before" in table.stdout and "greedy + local_search" in table.stdout
 
 
+@pytest.mark.parametrize("name", SEARCHES)
+def test_a_search(here: Path, name: str):
+    """The untrained model, adapted to the instance, finds the optimum of this small one."""
+    model = save_policy("cvrp", here)
+    (record,) = run_json(
+        "tiny.vrp", "--model", model, "--search", name, "--iterations", "5", "--seed", "2",
+        "--num-augment", "4", "--max-runtime", "60",
+    )  # fmt: skip
+    assert (record["solver"], record["objective"]) == (name, 32)
+
+
 @pytest.mark.usefixtures("here")
 def test_a_solution_from_a_file_is_priced():
     """Without any search."""
@@ -229,6 +241,13 @@ def test_bad_files(here: Path, text: str, message: str):
         (["tiny.vrp", "--model", "m", "--method", "gredy"], "mean 'greedy'"),
         (["tiny.vrp", "--model", "m", "--solver", "lkh"], "--solver and --model"),
         (["tiny.vrp", "--model", "m", "--max-runtime", "1"], "only for a solver"),
+        (["tiny.vrp", "--search", "eas_lay"], "--model with --search"),
+        (["tiny.vrp", "--model", "m", "--search", "eas"], "'eas_lay'"),
+        (["tiny.vrp", "--model", "m", "--iterations", "3"], "--search with --iterations"),
+        (
+            ["tiny.vrp", "--model", "m", "--search", "eas_lay", "--top-k", "3"],
+            "--search or --top-k",
+        ),
         (["tiny.vrp", "--model", "nowhere"], "no such path: nowhere"),
         (["tiny.vrp", "--initial", "nowhere.sol"], "nowhere.sol"),
         (["tiny.vrp", "--rounding", "sideways", *NEAREST], "sideways"),

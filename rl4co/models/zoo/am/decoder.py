@@ -151,7 +151,10 @@ class AttentionModelDecoder(AutoregressiveDecoder):
 
     def forward(self, state: Mapping[str, Tensor], cache: DecoderCache) -> Tensor:
         """Logits `[B, Q, N]`, neither clipped nor masked."""
-        query = self._query(state, cache)
+        return self.point(self._query(state, cache), state, cache)
+
+    def point(self, query: Tensor, state: Mapping[str, Tensor], cache: DecoderCache) -> Tensor:
+        """Logits `[B, Q, N]` of queries `[B, Q, D]`."""
         if self.dynamic_embedding is not None:
             return self._dynamic_logits(query, state, cache)
         mask = state["action_mask"]
@@ -165,10 +168,16 @@ class AttentionModelDecoder(AutoregressiveDecoder):
         self, state: Mapping[str, Tensor], cache: DecoderCache
     ) -> tuple[Tensor, dict[str, Tensor]]:
         """Logits, and the pointer's record that spares the replay its forward pass."""
-        query = self._query(state, cache)
-        standard = type(self).forward is AttentionModelDecoder.forward
-        if self.dynamic_embedding is not None or not (standard and self.pointer.can_record(query)):
+        if type(self).forward is not AttentionModelDecoder.forward:
             return super().annotate(state, cache)
+        return self.annotate_query(self._query(state, cache), state, cache)
+
+    def annotate_query(
+        self, query: Tensor, state: Mapping[str, Tensor], cache: DecoderCache
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        """:meth:`annotate` for queries `[B, Q, D]`."""
+        if self.dynamic_embedding is not None or not self.pointer.can_record(query):
+            return self.point(query, state, cache), {}
         keys = cache.glimpse_key, cache.glimpse_value, cache.folded_key
         record = self.pointer.record(query, *keys, state["action_mask"])
         return record.logits, record.as_state()

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from rl4co.models.embeddings import EmbeddingConfig, make_embeddings
 from rl4co.models.nn.attention import AttentionFn
+from rl4co.models.nn.moe import MoEConfig
 from rl4co.models.nn.transformer import GraphAttentionNetwork
 from rl4co.models.policies.autoregressive import AutoregressiveEncoder
 
@@ -26,6 +27,7 @@ class AttentionModelEncoder(AutoregressiveEncoder):
         net: Replaces the blocks: `[B, N, D]` → `[B, N, D]`.
         sdpa_fn: Attention function.
         bias: Whether the attention projections have biases.
+        moe: Experts in place of the feed-forward layers.
 
     Shapes:
         state with batch `[B]` → `[B, N, D]`, `[B, N, D]`
@@ -43,6 +45,7 @@ class AttentionModelEncoder(AutoregressiveEncoder):
         net: nn.Module | None = None,
         sdpa_fn: AttentionFn | None = None,
         bias: bool = True,
+        moe: MoEConfig | None = None,
     ) -> None:
         super().__init__()
         self.init_embedding = (
@@ -59,6 +62,7 @@ class AttentionModelEncoder(AutoregressiveEncoder):
                 normalization=normalization,
                 bias=bias,
                 sdpa_fn=sdpa_fn,
+                moe=moe,
             )
             if net is None
             else net

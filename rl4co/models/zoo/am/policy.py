@@ -5,12 +5,22 @@ Paper: https://arxiv.org/abs/1803.08475. Original code: wouterkool/attention-lea
 
 from __future__ import annotations
 
+import functools
+
+from collections.abc import Mapping
+from typing import Any
+
+from tensordict import TensorDictBase
 from torch import nn
 
+from rl4co.core.errors import UnknownNameError
+from rl4co.envs.base import RL4COEnvBase
 from rl4co.models.nn.attention import AttentionFn
+from rl4co.models.nn.moe import Gate, MoEConfig, routing_session
 from rl4co.models.policies.autoregressive import AutoregressivePolicy
 from rl4co.models.zoo.am.decoder import AttentionModelDecoder
 from rl4co.models.zoo.am.encoder import AttentionModelEncoder
+from rl4co.models.zoo.am.experts import ExpertsDecoder
 
 
 class AttentionModelPolicy(AutoregressivePolicy):
@@ -47,6 +57,9 @@ class AttentionModelPolicy(AutoregressivePolicy):
         test_decode_type: Decode type of the test phase.
         replay_chunk: Steps per piece of the replay in training (None = all at once).
         attention_bias: Whether the encoder's attention projections have biases.
+        moe_kwargs: Mixtures of experts (Zhou et al., 2024) in place of the "encoder"'s feed-forward
+            layers and of the "decoder"'s output projection: settings of :class:`MoEConfig` for
+            each of the two, or None.
     """
 
     def __init__(
@@ -79,7 +92,14 @@ class AttentionModelPolicy(AutoregressivePolicy):
         test_decode_type: str = "greedy",
         replay_chunk: int | None = None,
         attention_bias: bool = True,
+        moe_kwargs: Mapping[str, Mapping[str, Any] | None] | None = None,
     ) -> None:
+        encoder_moe, decoder_moe = _parse_experts(moe_kwargs, out_bias_pointer_attn)
+        make_decoder = (
+            functools.partial(AttentionModelDecoder, out_bias_pointer_attn=out_bias_pointer_attn)
+            if decoder_moe is None
+            else functools.partial(ExpertsDecoder, config=decoder_moe)
+        )
         super().__init__(
             encoder=AttentionModelEncoder(
                 embed_dim=embed_dim,
@@ -92,17 +112,17 @@ class AttentionModelPolicy(AutoregressivePolicy):
                 net=encoder_network,
                 sdpa_fn=sdpa_fn_encoder or sdpa_fn,
                 bias=attention_bias,
+                moe=encoder_moe,
             )
             if encoder is None
             else encoder,
-            decoder=AttentionModelDecoder(
+            decoder=make_decoder(
                 embed_dim=embed_dim,
                 num_heads=num_heads,
                 env_name=env_name,
                 context_embedding=context_embedding,
                 dynamic_embedding=dynamic_embedding,
                 mask_inner=mask_inner,
-                out_bias_pointer_attn=out_bias_pointer_attn,
                 linear_bias=linear_bias_decoder,
                 use_graph_context=use_graph_context,
                 sdpa_fn=sdpa_fn_decoder or sdpa_fn,
@@ -119,3 +139,31 @@ class AttentionModelPolicy(AutoregressivePolicy):
             replay_chunk=replay_chunk,
             check_nan=check_nan,
         )
+        self.has_experts = any(isinstance(module, Gate) for module in self.modules())
+
+    def forward(
+        self, td: TensorDictBase, env: RL4COEnvBase | str | None = None, *args: Any, **kwargs: Any
+    ) -> dict[str, Any]:
+        """Constructs solutions, see :meth:`ConstructivePolicy.forward`.
+
+        In training, experts draw their noise from `rng`, and the output also has `auxiliary_loss`,
+        the loss that balances them.
+        """
+        if not self.has_experts:
+            return super().forward(td, env, *args, **kwargs)
+        with routing_session(self, kwargs.get("rng")) as session:
+            out = super().forward(td, env, *args, **kwargs)
+        loss = session.loss()
+        return out if loss is None else {**out, "auxiliary_loss": loss}
+
+
+def _parse_experts(
+    moe_kwargs: Mapping[str, Mapping[str, Any] | None] | None, out_bias: bool
+) -> tuple[MoEConfig | None, MoEConfig | None]:
+    """Settings of the experts in encoder and decoder."""
+    given = moe_kwargs or {}
+    for part in given:
+        if part not in ("encoder", "decoder"):
+            raise UnknownNameError("part with experts", part, ("encoder", "decoder"))
+    decoder = MoEConfig.parse(given.get("decoder"), out_bias=out_bias)
+    return MoEConfig.parse(given.get("encoder")), decoder

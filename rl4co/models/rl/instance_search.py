@@ -1,0 +1,78 @@
+"""The search on one batch of instances: what a transductive method writes."""
+
+from __future__ import annotations
+
+import abc
+
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+
+from torch import Tensor, nn
+
+from rl4co.models.policies.pretrained import load_pretrained
+from rl4co.models.rl.base import RL4COLitModule
+
+
+class Candidates(NamedTuple):
+    """What one iteration found.
+
+    Attributes:
+        actions: Solutions `[B, C, T]`.
+        rewards: Theirs `[B, C]`.
+        loss: To be minimised.
+    """
+
+    actions: Tensor
+    rewards: Tensor
+    loss: Tensor
+
+
+class Progress(NamedTuple):
+    """Where a search is, after each iteration.
+
+    Attributes:
+        first: Position of the batch in the data set.
+        size: Instances of the batch.
+        iteration: Iterations of the batch so far.
+        reward: Mean reward of the iteration's solutions.
+        best: Mean reward of the batch's incumbents.
+        loss: Loss of the iteration.
+    """
+
+    first: int
+    size: int
+    iteration: int
+    reward: float
+    best: float
+    loss: float
+
+
+class InstanceSearch(abc.ABC):
+    """The search on one batch of instances, begun from the original weights.
+
+    Attributes:
+        adapted: What is optimised; nothing of it is shared with another batch.
+    """
+
+    adapted: nn.Module
+
+    @abc.abstractmethod
+    def sample(self, incumbent: Tensor | None, rng: torch.Generator) -> Candidates:
+        """Solutions of the policy as it is now, and a loss that makes it better.
+
+        Args:
+            incumbent: Best solutions so far `[B, T]`, -1 behind their ends; None at first.
+            rng: Random stream of this iteration.
+        """
+
+
+def read_policy(policy: nn.Module | str | Path | None) -> nn.Module | None:
+    """A policy, or that of a checkpoint or a folder written by `save_pretrained`."""
+    if policy is None or isinstance(policy, nn.Module):
+        return policy
+    if Path(policy).is_dir():
+        loaded: nn.Module = load_pretrained(policy)
+        return loaded
+    return RL4COLitModule.load_from_checkpoint(policy).policy

@@ -1,0 +1,76 @@
+"""Decoder of job shops: an actor, and an encoder of its own where each state is encoded anew."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from torch import Tensor, nn
+
+from rl4co.models.policies.autoregressive import AutoregressiveDecoder
+from rl4co.models.zoo.l2d.actors import Actor, ActorCache
+from rl4co.models.zoo.l2d.encoder import ShopEmbeddings
+from rl4co.models.zoo.l2d.features import STEP_KEYS, Shop, observe
+
+#: Keys that encoders and actors read of a whole state.
+_STATE_KEYS = (
+    *STEP_KEYS,
+    *("proc_times", "op_times", "pad_mask", "ops_job_map", "end_op_per_job", "ops_sequence_order"),
+    *("lbs", "is_ready", "op_scheduled", "ma_assignment", "next_ma", "action_mask"),
+)
+
+
+class L2DDecoder(AutoregressiveDecoder):
+    """Scores actions, from embeddings of the fresh instance or of each state.
+
+    With a feature extractor every state is encoded by itself; otherwise the embeddings of the fresh
+    instance serve for all steps, and what has changed since comes to the actor as features of jobs,
+    machines and pairs. Training then replays all steps at once.
+
+    Args:
+        actor: Embeddings and state → logits.
+        feature_extractor: Encoder of each state.
+        scaling_factor: Unit of time; None: each instance's mean processing time.
+
+    Shapes:
+        state with axes `[B, Q]` → logits `[B, Q, A]`
+    """
+
+    def __init__(
+        self,
+        actor: Actor,
+        feature_extractor: nn.Module | None = None,
+        scaling_factor: float | None = None,
+    ) -> None:
+        super().__init__()
+        self.actor, self.feature_extractor = actor, feature_extractor
+        self.scaling_factor = scaling_factor
+
+    @property
+    def replay_keys(self) -> tuple[str, ...] | None:
+        """What changes from step to step; None if each step is encoded anew."""
+        return STEP_KEYS if self.feature_extractor is None else None
+
+    def prepare(
+        self, hidden: ShopEmbeddings | None, state: Mapping[str, Tensor]
+    ) -> ActorCache | None:
+        """What the actor needs of the embeddings; nothing if each state is encoded anew."""
+        if hidden is None:
+            return None
+        return self.actor.prepare(hidden, Shop.of(state, self.scaling_factor))
+
+    def forward(self, state: Mapping[str, Tensor], cache: ActorCache | None) -> Tensor:
+        """Logits `[B, Q, A]` of states with axes `[B, Q]`."""
+        if cache is not None:
+            logits: Tensor = self.actor(observe(state, cache.shop), cache)
+            return logits
+        # [B, Q, ...] -> [B * Q, ...]
+        flat = {key: state[key].flatten(0, 1) for key in _STATE_KEYS if key in state}
+        return self.judge(flat)[0].view(state["action_mask"].shape)
+
+    def judge(self, state: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
+        """Logits `[B, A]` of states with batch `[B]`, and their pooled embeddings."""
+        assert self.feature_extractor is not None
+        embeddings, _ = self.feature_extractor(state)
+        cache = self.actor.prepare(embeddings, Shop.of(state, self.scaling_factor))
+        step = {key: state[key].unsqueeze(1) for key in (*STEP_KEYS, "action_mask")}  # [B, 1, ...]
+        return self.actor(observe(step, cache.shop), cache).squeeze(1), embeddings.pooled

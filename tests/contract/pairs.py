@@ -1,0 +1,66 @@
+"""Which methods the contract tests try on which environments: from the registries, by no list."""
+
+from __future__ import annotations
+
+import functools
+
+from typing import Any
+
+import pytest
+
+from rl4co.core.registry import ENVS, MODELS
+from rl4co.models import TransductiveModel
+
+#: Settings that make every method's default policy tiny.
+TINY = {"embed_dim": 16, "num_heads": 2, "feedforward_hidden": 16, "num_encoder_layers": 1}
+#: Arguments of small models where these are others.
+SMALL: dict[str, dict[str, Any]] = {
+    # Rows begin as zeros, so the first layer leaves some weights unused.
+    "matnet": {"policy_kwargs": {**TINY, "num_encoder_layers": 3}},
+    "polynet": {
+        "k": 5,
+        "val_num_solutions": 6,
+        "policy_kwargs": {**TINY, "poly_layer_dim": 8},
+    },
+    "ptrnet": {"policy_kwargs": {"embed_dim": 16, "hidden_dim": 12}},
+}
+#: Methods that go through all tests in all environments. What is particular about an environment
+#: shows in these; the others go through all tests in one or two, and train in all.
+THOROUGH = ("am", "pomo")
+REPRESENTATIVE = ("tsp", "cvrp")
+
+
+def tiny_arguments(model: str, **policy_kwargs: Any) -> dict[str, Any]:
+    """Arguments of a small model."""
+    arguments = SMALL.get(model, {"policy_kwargs": TINY})
+    return {**arguments, "policy_kwargs": {**arguments["policy_kwargs"], **policy_kwargs}}
+
+
+@functools.cache
+def supported(model: str) -> tuple[str, ...]:
+    """Environments of a method; none for those that search with a policy trained elsewhere."""
+    cls = MODELS[model]
+    if issubclass(cls, TransductiveModel):
+        return ()
+    return tuple(env for env in ENVS.names() if cls.supports(env))
+
+
+def every_pair() -> list[object]:
+    """All pairs of a method and an environment that it supports."""
+    return [_param(model, env) for model in MODELS.names() for env in supported(model)]
+
+
+def thorough_pairs() -> list[object]:
+    """The pairs for all tests."""
+    return [_param(model, env) for model in MODELS.names() for env in _thorough_envs(model)]
+
+
+def _thorough_envs(model: str) -> tuple[str, ...]:
+    envs = supported(model)
+    if model in THOROUGH:
+        return envs
+    return tuple(env for env in REPRESENTATIVE if env in envs) or envs[:1]
+
+
+def _param(model: str, env: str) -> object:
+    return pytest.param((model, env), id=f"{model}-{env}")

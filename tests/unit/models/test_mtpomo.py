@@ -1,0 +1,95 @@
+"""MTPOMO: variants mixed in a batch, each with its own baseline, and learning on all of them."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+
+from rl4co.core.errors import UnsupportedError
+from rl4co.core.registry import MODELS
+from rl4co.envs import CVRPEnv, MTVRPEnv
+from rl4co.envs.routing.mtvrp.variants import get_variant_names
+from rl4co.models import MTPOMO, POMO
+
+TINY = {"embed_dim": 32, "num_heads": 4, "feedforward_hidden": 32, "num_encoder_layers": 1}
+pytestmark = pytest.mark.filterwarnings("ignore:You are trying to `self.log")
+
+
+def make_model(variant: str = "all", **kwargs) -> MTPOMO:
+    torch.manual_seed(0)
+    env = MTVRPEnv(generator_params={"num_loc": 8, "variant_preset": variant}, seed=1)
+    return MTPOMO(env, policy_kwargs=TINY, seed=2, **kwargs)
+
+
+def test_is_pomo_with_its_settings():
+    policy = MTPOMO(MTVRPEnv()).policy
+    assert issubclass(MTPOMO, POMO)
+    assert MODELS["mtpomo"] is MTPOMO
+    assert len(policy.encoder.net.layers) == 6
+    assert policy.decoder.project_fixed_context is None
+    assert policy.env_name == "mtvrp"
+
+
+def test_other_problems_are_refused():
+    with pytest.raises(UnsupportedError, match="mtvrp for MTPOMO, got 'cvrp'"):
+        MTPOMO(CVRPEnv())
+
+
+def test_baseline_of_a_mixed_batch():
+    """Each instance is compared with its own starts, whatever the costs of other variants."""
+    model = make_model()
+    batch = model.env.generate(64)
+    assert len(set(get_variant_names(model.env.reset(batch)))) >= 12
+    rewards, likelihoods = [], []
+    forward = model.policy.forward
+
+    def watched(*args, **kwargs):
+        out = forward(*args, **kwargs)
+        rewards.append(out["reward"].view(-1, 64))  # [S, B]
+        likelihoods.append(out["log_likelihood"].view(-1, 64))
+        return out
+
+    model.policy.forward = watched
+    loss = model.shared_step(batch, 0, "train")["loss"]
+    expected = 0.0
+    for b in range(64):
+        own = rewards[0][:, b]
+        expected -= float(((own - own.mean()) * likelihoods[0][:, b].detach()).mean()) / 64
+    assert loss.item() == pytest.approx(expected, rel=1e-4)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("variant", ["cvrp", "ovrpbltw"])
+def test_one_policy_for_every_variant(variant):
+    """Trained on a mixture or not: a single variant is solved like any other."""
+    policy = make_model().policy.eval()
+    env = MTVRPEnv(generator_params={"num_loc": 10, "variant_preset": variant}, seed=3)
+    td = env.reset(batch_size=3)
+    out = policy(td, env, phase="test")
+    env.check_solution_validity(td, out["actions"])
+    alone = policy(td[:1], env, phase="test")
+    torch.testing.assert_close(alone["log_likelihood"][0], out["log_likelihood"][0])
+
+
+@pytest.mark.learning
+def test_training_improves_every_kind():
+    """After a few steps on all variants, those with and without time windows are both better."""
+    model = make_model(optimizer_kwargs={"lr": 2e-3}, num_augment=1)
+    untrained = copy.deepcopy(model.policy)
+    optimizer = model.configure_optimizers()
+    for step in range(40):
+        optimizer.zero_grad()
+        model.shared_step(model.env.generate(32), step, "train")["loss"].backward()
+        optimizer.step()
+    for variant in ("cvrp", "ovrptw"):
+        env = MTVRPEnv(generator_params={"num_loc": 8, "variant_preset": variant}, seed=3)
+        td = env.reset(batch_size=128)
+        with torch.no_grad():
+            before, after = (
+                policy.eval()(td, env, decode_type="multistart_greedy")["reward"].view(-1, 128)
+                for policy in (untrained, model.policy)
+            )
+        gain = (after - before).mean(0)
+        assert float(gain.mean() / (gain.std() / 128**0.5)) > 5, variant
