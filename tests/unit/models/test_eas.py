@@ -115,6 +115,7 @@ def test_baselines(baseline, axes):
         search.policy, hidden=search.cache, instances=2, rng=torch.Generator().manual_seed(9)
     )
     assert torch.equal(solved.rewards.flatten(1), found.rewards)
+    likelihood = solved.log_likelihood.detach()
     expected = 0.0
     count = {"multistart": 6, "symmetric": 2, "full": 12}[baseline]
     for b in range(2):
@@ -124,7 +125,7 @@ def test_baselines(baseline, axes):
                 others = others[..., s if 2 not in axes else slice(None)]
                 assert others.numel() == count
                 advantage = float(solved.rewards[b, k, s] - others.mean())
-                expected -= advantage * float(solved.log_likelihood[b, k, s]) / 6
+                expected -= advantage * float(likelihood[b, k, s]) / 6
     assert float(found.loss) == pytest.approx(expected, abs=1e-4)
 
 
