@@ -54,7 +54,7 @@ def test_loss_by_hand(env):
         mean = sum(rewards) / count
         for s in range(count):
             expected -= (rewards[s] - mean) * float(likelihood[s]) / (2 * count)
-    assert float(found.loss) == pytest.approx(expected, abs=1e-4)
+    assert float(found.loss.detach()) == pytest.approx(expected, abs=1e-4)
     torch.testing.assert_close(
         found.rewards[0], env.get_reward(td.expand(2 * count), found.actions[0])
     )

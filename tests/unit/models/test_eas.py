@@ -126,7 +126,7 @@ def test_baselines(baseline, axes):
                 assert others.numel() == count
                 advantage = float(solved.rewards[b, k, s] - others.mean())
                 expected -= advantage * float(likelihood[b, k, s]) / 6
-    assert float(found.loss) == pytest.approx(expected, abs=1e-4)
+    assert float(found.loss.detach()) == pytest.approx(expected, abs=1e-4)
 
 
 # ---------------------------------------------------------------- gradients
