@@ -16,6 +16,7 @@ from rl4co.core.ops import gather_nodes
 from rl4co.core.rng import derive_generator
 from rl4co.decoding.rollout import random_policy
 from rl4co.envs import FJSPEnv, JSSPEnv, TSPEnv
+from rl4co.envs.testing import make_sized_env
 from rl4co.models import (
     L2DAttnPolicy,
     L2DModel,
@@ -27,6 +28,7 @@ from rl4co.models import (
 from rl4co.models.nn.gcn import DisjunctiveGCN
 from rl4co.models.nn.hgnn import EdgeAttention
 from rl4co.models.nn.masked_norm import MaskedBatchNorm, MaskedInstanceNorm
+from rl4co.models.zoo.l2d import features
 from rl4co.models.zoo.l2d.features import Shop, observe
 
 TINY = {"embed_dim": 16, "num_heads": 2, "feedforward_hidden": 16}
@@ -389,3 +391,16 @@ def test_learns_from_single_steps(name):
                 optimizer.step()
         model.buffer.clear()
     assert_clearly_shorter(before, makespans(model.policy, env))
+
+
+@pytest.mark.parametrize("env_name", ["jssp", "fjsp"])
+@pytest.mark.parametrize("decoder", ["mlp", "pointer"])
+def test_scoring_all_pairs_is_scoring_those_that_can_start(env_name, decoder, monkeypatch):
+    """Other devices than the CPU score all pairs of jobs and machines, and mask most of them."""
+    env = make_sized_env(env_name, 4, seed=1, mask_no_ops=False)
+    policy = L2DPolicy(env_name=env_name, decoder=decoder, embed_dim=16).eval()
+    td = env.reset(batch_size=3)
+    out = policy(td, env, decode_type="sampling", num_samples=2)
+    monkeypatch.setattr(features, "_scored", lambda startable: torch.arange(len(startable)))
+    again = policy.evaluate(td, out["actions"], env)
+    torch.testing.assert_close(again["log_likelihood"], out["log_likelihood"])

@@ -216,10 +216,7 @@ def observe(state: State, shop: Shop) -> Observation:
     excess = torch.where(can_run, finish - finish.amin(-1, keepdim=True), 0.0)
     startable = state["action_mask"][..., 1:].unflatten(-1, (num_jobs, -1))  # [B, Q, J, K]
     counts = startable.flatten()
-    on_host = counts.device.type == "cpu"
-    which = (
-        counts.nonzero().squeeze(-1) if on_host else torch.arange(len(counts), device=counts.device)
-    )
+    which = _scored(counts)  # [P]
     pair_job = which // times.shape[-1]
     pairs = [times, delay, excess, times - op_times.unsqueeze(-1)]
 
@@ -251,6 +248,16 @@ def observe(state: State, shop: Shop) -> Observation:
         pair_machine=pair_machine,
         pair_counts=pair_counts,
     )
+
+
+def _scored(startable: Tensor) -> Tensor:
+    """Places of the pairs to score: those that can start, or all, where that takes no look.
+
+    Looking for them would make other devices than the CPU wait.
+    """
+    if startable.device.type == "cpu":
+        return startable.nonzero().squeeze(-1)
+    return torch.arange(len(startable), device=startable.device)
 
 
 def _columns(table: Tensor, index: Tensor) -> Tensor:
