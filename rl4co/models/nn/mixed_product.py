@@ -86,6 +86,10 @@ def _blocks(query: Tensor, count: int, rows: Tensor | None) -> Iterator[tuple[sl
     """Instances in pieces that fit the cache: their place in the part, and in the whole batch."""
     entries = max(1, query.shape[1] * query.shape[2])
     size = max(1, _BLOCK // entries if query.device.type == "cpu" else count)
+    if rows is not None and size == 1:  # views, where every instance is a block
+        for place, row in enumerate(rows.tolist()):
+            yield slice(place, place + 1), slice(row, row + 1)
+        return
     for first in range(0, count, size):
         part = slice(first, first + size)
         yield part, part if rows is None else rows[part]

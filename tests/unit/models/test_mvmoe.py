@@ -84,7 +84,7 @@ def test_experts_token_by_token(hidden, k, out_bias):
     assert out.shape == (2, 3, 5)
     for b in range(2):
         for n in range(3):
-            logits = (x[b, n] @ moe.gate.w_gate).tolist()
+            logits = (moe.gate.w_gate @ x[b, n]).tolist()
             chosen = sorted(range(4), key=lambda e: -logits[e])[:k]
             total = sum(math.exp(logits[e]) for e in chosen)
             expected = sum(math.exp(logits[e]) / total * expert(moe, e, x[b, n]) for e in chosen)
@@ -110,7 +110,7 @@ def test_an_expert_without_tokens():
     """... gives nothing and takes no gradient."""
     moe = MoE(4, 4, 8, MoEConfig(num_experts=3, k=1))
     with torch.no_grad():
-        moe.gate.w_gate.copy_(torch.eye(4, 3))
+        moe.gate.w_gate.copy_(torch.eye(3, 4))
     out = moe.eval()(torch.tensor([[1.0, 0, 0, 0], [0, 1.0, 0, 0]]))
     out.sum().backward()
     used = moe.weights[0].grad.flatten(1).abs().amax(-1)
@@ -135,7 +135,7 @@ def test_expert_choice_by_hand():
     out = moe(x)
     expected = torch.zeros_like(out)
     for b in range(2):
-        scores = (x[b] @ moe.gate.w_gate).softmax(-1)  # [N, E]
+        scores = (x[b] @ moe.gate.w_gate.T).softmax(-1)  # [N, E]
         for e in range(3):
             for n in sorted(range(5), key=lambda n: -float(scores[n, e]))[:2]:
                 expected[b, n] += scores[n, e] * expert(moe, e, x[b, n])
@@ -183,7 +183,7 @@ def test_noise_of_the_gate():
     """Logits x W_g + noise * (softplus(x W_n) + 0.01), in training alone."""
     gate = trained_gates(Gate(3, MoEConfig(num_experts=5, k=2)))
     x, noise = torch.randn(4, 3), torch.randn(4, 5)
-    logits = x @ gate.w_gate + noise * ((x @ gate.w_noise).exp().log1p() + 0.01)
+    logits = x @ gate.w_gate.T + noise * ((x @ gate.w_noise.T).exp().log1p() + 0.01)
     experts, weights = gate(x, noise)
     best = logits.topk(2)
     assert torch.equal(experts, best.indices)
@@ -233,10 +233,10 @@ def test_recorded_usage():
         for row in range(6):
             for j in range(2):
                 importance[experts[row, j]] += weights[row, j].detach()
-        spread = torch.nn.functional.softplus(x @ gate.w_noise) + 0.01
-        logits = x @ gate.w_gate + noise * spread
+        spread = torch.nn.functional.softplus(x @ gate.w_noise.T) + 0.01
+        logits = x @ gate.w_gate.T + noise * spread
         border = logits.sort(-1, descending=True).values[:, 1:3]
-        load = chance_of_top_k(x @ gate.w_gate, logits, spread, border).sum(0)
+        load = chance_of_top_k(x @ gate.w_gate.T, logits, spread, border).sum(0)
         usages.append(torch.stack([importance, load]))
     total = usages[0] + usages[1]
     expected = sum(0.5 * row.var() / row.mean() ** 2 for row in total)
@@ -250,7 +250,7 @@ def test_balancing_balances():
     """Descent on the loss alone spreads tokens that all preferred one expert."""
     gate = Gate(3, MoEConfig(k=1, loss_coef=1.0))
     with torch.no_grad():
-        gate.w_gate[:, 0] = 1.0
+        gate.w_gate[0] = 1.0
     x = torch.rand(256, 3) + 0.5
     optimizer = torch.optim.Adam(gate.parameters(), 0.05)
     share = []
@@ -279,7 +279,7 @@ def written_out(
     )
     rows = []
     for b, g in enumerate(heads[:, 0]):
-        logits = g @ decoder.experts.gate.w_gate
+        logits = decoder.experts.gate.w_gate @ g
         best = logits.topk(2)
         projected = sum(
             w * expert(decoder.experts, int(e), g)
