@@ -29,6 +29,20 @@ METHODS: dict[str, tuple[str, str, int, int, dict[str, Any]]] = {
     "AM with PPO, CVRP 50": ("AMPPO", "cvrp", 50, 256, {}),
     "Pointer Network, TSP 50": ("PointerNetwork", "tsp", 50, 256, {"baseline": "mean"}),
 }
+#: Environments of the scheduling problems: label → problem and its arguments in both packages.
+SHOPS: dict[str, tuple[str, dict[str, Any]]] = {
+    "FJSP 10x5": ("fjsp", {"num_jobs": 10, "num_machines": 5}),
+    "JSSP 6x6": ("jssp", {"num_jobs": 6, "num_machines": 6}),
+    "FFSP 20": ("ffsp", {"num_stage": 3, "num_machine": 4, "num_job": 20}),
+}
+#: Rows of `stepwise_ppo`: label → shop and encoder.
+STEPWISE: dict[str, tuple[str, str]] = {
+    "L2D (GCN), JSSP 6x6": ("JSSP 6x6", "gcn"),
+    "HGNN, FJSP 10x5": ("FJSP 10x5", "hgnn"),
+    "MatNet, FJSP 10x5": ("FJSP 10x5", "matnet"),
+}
+#: Rows of `eas_iteration`: label → class.
+SEARCHES = {"EAS-Emb": "EASEmb", "EAS-Lay": "EASLay"}
 SIZES = (20, 50, 100)
 NEW, PUBLISHED = "new", "published"
 
@@ -41,8 +55,11 @@ TITLES = {
     "multistart_greedy": "Multi-start greedy inference (all starts)",
     "evaluate": "Evaluation of 100 instances: all starts under 8 augmentations",
     "methods_train": "Further methods: one training step",
+    "stepwise_ppo": "Stepwise PPO: collecting and updating on one batch",
+    "eas_iteration": "Efficient active search: one iteration (8 augmentations, all starts)",
     "latency": "Latency: one instance, greedy",
     "env_rollout": "Environment alone: rollout of a random policy",
+    "scheduling_rollout": "Scheduling environment alone: rollout of a random policy",
     "peak_memory": "Peak memory of a POMO training step",
     "import_time": "Start-up: wall time of a fresh process",
 }
@@ -56,10 +73,13 @@ BATCH = {
     "evaluate": 100,
     "latency": 1,
     "env_rollout": 512,
+    "scheduling_rollout": 512,
+    "stepwise_ppo": 64,
+    "eas_iteration": 2,
     "peak_memory": 64,
 }
 QUICK_BATCH = {**BATCH, "am_train": 64, "pomo_train": 8, "greedy": 64, "multistart_greedy": 8}
-QUICK_BATCH |= {"env_rollout": 64, "peak_memory": 8}
+QUICK_BATCH |= {"env_rollout": 64, "scheduling_rollout": 64, "stepwise_ppo": 8, "peak_memory": 8}
 QUICK_BATCH |= {"routing_am_train": 64, "routing_pomo_train": 8, "evaluate": 8}
 KIND = {  # worker kind where it differs from the name
     "latency": "greedy",
@@ -67,6 +87,9 @@ KIND = {  # worker kind where it differs from the name
     "routing_am_train": "am_train",
     "routing_pomo_train": "pomo_train",
     "methods_train": "method_train",
+    "stepwise_ppo": "method_train",
+    "eas_iteration": "search",
+    "scheduling_rollout": "env_rollout",
 }
 FIXED_SIZES = {
     "env_rollout": (50,),
@@ -98,6 +121,8 @@ class Case:
     batch: int = 0
     # arguments that only the new package has; given to that contender alone
     new_policy_kwargs: dict[str, Any] = field(default_factory=dict)
+    # arguments of the environment in place of the size
+    env_kwargs: dict[str, Any] = field(default_factory=dict)
     # class of a method, and its arguments
     method: str = ""
     method_kwargs: dict[str, Any] = field(default_factory=dict)
@@ -111,6 +136,7 @@ class Case:
             "batch": self.batch,
             "inner": INNER.get(self.name, 1),
             "policy_kwargs": self.new_policy_kwargs if contender == NEW else {},
+            "env_kwargs": self.env_kwargs,
             "method": self.method,
             "method_kwargs": self.method_kwargs,
         }
@@ -141,8 +167,8 @@ def plan(
         if name == "import_time":
             cases += [Case(name, label) for label in IMPORT_COMMANDS]
             continue
-        if name == "methods_train":
-            cases += _method_cases(problems, quick)
+        if name in OWN_CASES:
+            cases += OWN_CASES[name](problems, quick)
             continue
         defaults = (20,) if quick else FIXED_SIZES.get(name, SIZES)
         batch = (QUICK_BATCH if quick else BATCH)[name]
@@ -172,3 +198,53 @@ def _method_cases(problems: list[str] | None, quick: bool) -> list[Case]:
         for label, (method, problem, size, batch, arguments) in METHODS.items()
         if not problems or problem in problems
     ]
+
+
+def _shop_cases(problems: list[str] | None, quick: bool) -> list[Case]:
+    """One row for each scheduling problem."""
+    batch = (QUICK_BATCH if quick else BATCH)["scheduling_rollout"]
+    return [
+        Case("scheduling_rollout", label, problem, 0, batch, env_kwargs={"generator_params": size})
+        for label, (problem, size) in SHOPS.items()
+        if not problems or problem in problems
+    ]
+
+
+def _stepwise_cases(problems: list[str] | None, quick: bool) -> list[Case]:
+    """One row for each encoder."""
+    batch = (QUICK_BATCH if quick else BATCH)["stepwise_ppo"]
+    cases = []
+    for label, (shop, encoder) in STEPWISE.items():
+        problem, size = SHOPS[shop]
+        if not problems or problem in problems:
+            env_kwargs = {"generator_params": size, "stepwise_reward": True}
+            kwargs = {"encoder": encoder, "mini_batch_size": 256, "reward_scale": "scale"}
+            cases.append(
+                Case(
+                    "stepwise_ppo", label, problem, 0, batch,
+                    env_kwargs=env_kwargs, method="L2DPPOModel", method_kwargs=kwargs,
+                )
+            )  # fmt: skip
+    return cases
+
+
+def _search_cases(problems: list[str] | None, quick: bool) -> list[Case]:
+    """One row for each search and problem."""
+    size = 20 if quick else 100
+    return [
+        Case(
+            "eas_iteration", f"{label}, {problem.upper()} {size}", problem, size,
+            BATCH["eas_iteration"], method=method,
+        )
+        for label, method in SEARCHES.items()
+        for problem in problems or PROBLEMS
+    ]  # fmt: skip
+
+
+#: Cases whose rows are not problems × sizes.
+OWN_CASES = {
+    "methods_train": _method_cases,
+    "scheduling_rollout": _shop_cases,
+    "stepwise_ppo": _stepwise_cases,
+    "eas_iteration": _search_cases,
+}

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import importlib.util
 import itertools
 import json
 import os
@@ -57,7 +58,8 @@ class Spec:
     inner: int = 1  # calls per timed repetition; the time of one is reported
     seed: int = 1234
     policy_kwargs: dict[str, Any] = field(default_factory=dict)
-    method: str = ""  # class in `rl4co.models`, for the kind `method_train`
+    env_kwargs: dict[str, Any] = field(default_factory=dict)  # replace the size
+    method: str = ""  # class in `rl4co.models`, for the kinds `method_train` and `search`
     method_kwargs: dict[str, Any] = field(default_factory=dict)
 
 
@@ -65,14 +67,15 @@ Instances = dict[str, Tensor]
 Step = Callable[[Any], tuple[Tensor, Tensor]]  # instances (TensorDict) -> actions, reward
 
 
-def make_instances(problem: str, size: int, batch: int, seed: int) -> Instances:
-    """Instances of one size and seed.
+def make_instances(spec: Spec, seed: int) -> Instances:
+    """Instances of a case.
 
     Those of the TSP and the CVRP do not depend on either package's generator; for other problems
     each package draws its own, from the same distributions.
 
     Shapes: locs [B, n, 2], depot [B, 2], demand [B, n] (divided by capacity), capacity [B, 1].
     """
+    problem, size, batch = spec.problem, spec.size, spec.batch
     rng = torch.Generator().manual_seed(seed)
     locs = torch.rand(batch, size, 2, generator=rng)
     if problem == "tsp":
@@ -88,7 +91,7 @@ def make_instances(problem: str, size: int, batch: int, seed: int) -> Instances:
             "capacity": torch.full((batch, 1), capacity),
         }
     torch.manual_seed(seed)
-    return dict(make_env(Spec("", problem, size, batch)).generator([batch]).items())
+    return dict(make_env(spec).generator([batch]).items())
 
 
 def package(name: str) -> Any:
@@ -98,8 +101,8 @@ def package(name: str) -> Any:
 
 def make_env(spec: Spec) -> Any:
     """Environment of the package that is installed here."""
-    params = {"num_loc": spec.size, **GENERATOR_PARAMS.get(spec.problem, {})}
-    return package("envs").get_env(spec.problem, generator_params=params)
+    size = {"num_loc": spec.size, **GENERATOR_PARAMS.get(spec.problem, {})}
+    return package("envs").get_env(spec.problem, **(spec.env_kwargs or {"generator_params": size}))
 
 
 def set_weights(policy: torch.nn.Module, seed: int) -> None:
@@ -228,8 +231,8 @@ def evaluate(spec: Spec) -> Step:
     return step
 
 
-class MethodTrain:
-    """One training step of a method, by the package's own trainer; what is around it is not timed.
+class TrainerStep:
+    """What a method does with one batch, in the package's own trainer; only that is timed.
 
     Some methods make several updates per batch, in ways that only their own trainer knows.
     """
@@ -237,13 +240,9 @@ class MethodTrain:
     def __init__(self, spec: Spec) -> None:
         self.spec = spec
         self.seconds = 0.0
-        make = getattr(package("models"), spec.method)
-        sizes = {"train_data_size": spec.batch, "val_data_size": 2, "test_data_size": 2}
-        self.model = make(make_env(spec), batch_size=spec.batch, **sizes, **spec.method_kwargs)
-        set_weights(self.model.policy, spec.seed)
 
-    def __call__(self, instances: Any) -> tuple[Tensor, Tensor]:
-        """Trains on one batch."""
+    def fit(self, model: Any, instances: Any) -> dict[str, Tensor]:
+        """Trains on one batch; the outputs of the step."""
         from lightning.pytorch.callbacks import LambdaCallback
 
         times: list[float] = []
@@ -254,7 +253,7 @@ class MethodTrain:
 
         def stop(trainer: Any, module: Any, out: Any, *_: Any) -> None:
             times.append(time.perf_counter())
-            outputs.update(out)
+            outputs.update(out or {})
 
         trainer = package("utils").RL4COTrainer(
             max_epochs=1,
@@ -269,12 +268,75 @@ class MethodTrain:
         )
         batches: Any = [instances]
         trainer.fit(
-            self.model,
+            model,
             torch.utils.data.DataLoader(batches, batch_size=None, collate_fn=lambda batch: batch),
         )
         self.seconds = times[1] - times[0]
+        return outputs
+
+
+class MethodTrain(TrainerStep):
+    """One training step of a method."""
+
+    def __init__(self, spec: Spec) -> None:
+        super().__init__(spec)
+        make = getattr(package("models"), spec.method)
+        sizes = {"train_data_size": spec.batch, "val_data_size": 2, "test_data_size": 2}
+        options = {**sizes, **spec.method_kwargs}
+        if spec.method == "L2DPPOModel":
+            options["policy"] = shop_policy(spec.problem, options.pop("encoder"))
+        self.model = make(make_env(spec), batch_size=spec.batch, **options)
+        set_weights(self.model.policy, spec.seed)
+
+    def __call__(self, instances: Any) -> tuple[Tensor, Tensor]:
+        """Trains on one batch."""
+        outputs = self.fit(self.model, instances)
         reward = next(value for name, value in outputs.items() if "reward" in name)
         return torch.empty(self.spec.batch, 0), reward
+
+
+class Search(TrainerStep):
+    """Iterations of a search for single instances; the time of one is reported."""
+
+    iterations = 4
+
+    def __call__(self, instances: Any) -> tuple[Tensor, Tensor]:
+        """Searches for one batch, from the same weights each time."""
+        spec = self.spec
+        make = getattr(package("models"), spec.method)
+        model = make(
+            make_env(spec),
+            make_policy(spec, POMO_SETTINGS),
+            package("data.dataset").TensorDictDataset(instances),
+            batch_size=spec.batch,
+            max_iters=self.iterations,
+            **spec.method_kwargs,
+        )
+        outputs = self.fit(model, instances)
+        self.seconds /= self.iterations
+        return torch.empty(spec.batch, 0), outputs["max_reward"]
+
+
+def shop_policy(problem: str, encoder: str) -> Any:
+    """Policy of stepwise PPO for a job shop, with the encoder "gcn", "hgnn" or "matnet"."""
+    make = package("models").L2DPolicy4PPO
+    if encoder != "matnet":
+        return make(env_name=problem, het_emb=encoder == "hgnn")
+    if importlib.util.find_spec("rl4co.models.zoo.matnet.matnet_w_sa") is None:
+        return make(env_name=problem, encoder=encoder)
+    # the published package has no name for this encoder
+    extractor = package("models.zoo.matnet.matnet_w_sa").Encoder(
+        embed_dim=64,
+        num_heads=8,
+        num_layers=2,
+        normalization="batch",
+        feedforward_hidden=128,
+        init_embedding=package("models.nn.env_embeddings.init").FJSPMatNetInitEmbedding(64),
+    )
+    decoder = package("models.zoo.l2d.decoder").L2DDecoder(
+        env_name=problem, feature_extractor=extractor, embed_dim=64, actor_hidden_dim=64
+    )
+    return make(env_name=problem, decoder=decoder)
 
 
 def env_rollout(spec: Spec) -> Step:
@@ -296,6 +358,7 @@ KINDS: dict[str, Callable[[Spec], Step]] = {
     "env_rollout": env_rollout,
     "evaluate": evaluate,
     "method_train": MethodTrain,
+    "search": Search,
 }
 
 
@@ -364,10 +427,7 @@ class Worker:
         self.spec, self.step, self.pool = Spec(**spec), None, None
         self.step = KINDS[self.spec.kind](self.spec)
         torch.manual_seed(self.spec.seed)  # afterwards: building an environment may reseed
-        batches = [
-            make_instances(self.spec.problem, self.spec.size, self.spec.batch, self.spec.seed + i)
-            for i in range(POOL)
-        ]
+        batches = [make_instances(self.spec, self.spec.seed + number) for number in range(POOL)]
         self.pool = itertools.cycle(batches)
         return {}
 
@@ -385,7 +445,7 @@ class Worker:
         start = time.perf_counter()
         outputs = [self.step(batch) for batch in batches]
         seconds = time.perf_counter() - start
-        if isinstance(self.step, MethodTrain):
+        if isinstance(self.step, TrainerStep):
             seconds = self.step.seconds * self.spec.inner
         return {
             "seconds": seconds / self.spec.inner,

@@ -17,9 +17,8 @@ CP-SAT computes with integers. Times (and weights) that are whole numbers are ta
 others are rounded down to a resolution of $10^{-6}$, due times up, so that bounds stay valid, and
 "optimal" means up to the rounding. Costs are exact: they come from the environment.
 
-Optimal schedules of job shops wait now and then although an operation could start. Environments
-that forbid this to their agents (`mask_no_ops=True`) cannot express such schedules: solve in one
-with `mask_no_ops=False`. The FFSP accepts solutions that wait more often than its mask allows.
+Optimal schedules of shops wait now and then although an operation could start. Environments accept
+this in solutions also where they mask it for their agents (`mask_no_ops=True`).
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ import torch
 from tensordict import TensorDictBase
 from torch import Tensor
 
-from rl4co.core.errors import ConfigError, MissingDependencyError, UnsupportedError
+from rl4co.core.errors import ConfigError, MissingDependencyError
 from rl4co.envs.base import RL4COEnvBase
 from rl4co.solvers._base import EXACT, Found, register_solver
 from rl4co.solvers._cpsat_models import MODELS
@@ -81,11 +80,6 @@ def cpsat(
     """
     if find_spec("ortools") is None:
         raise MissingDependencyError("ortools", "solvers")
-    if getattr(env, "mask_no_ops", False):
-        raise UnsupportedError(
-            f"expected an environment {env.name} that can wait, got mask_no_ops=True: optimal "
-            "schedules leave machines idle now and then; use mask_no_ops=False"
-        )
     if seed < 0:
         raise ConfigError(f"expected a seed of at least 0, got {seed}")
     if num_workers is not None and num_workers < 1:

@@ -24,7 +24,7 @@ ORDER = "an operation starts after its predecessor in the job is finished"
 CAPACITY = "a machine runs one operation at a time"
 BEGIN = "no operation starts before time 0"
 DURATION = "every operation takes its processing time"
-WAITING = "the agent waits only where that is allowed, while an operation runs"
+WAITING = "waiting is for an operation that runs"
 
 
 # ---------------------------------------------------------------- structure of instances
@@ -200,6 +200,12 @@ def eager_makespan(chosen: Chosen, num_jobs: int, num_machines: int) -> Tensor:
         finish = (clock + durations[step]).expand_as(columns[step])
         free = free.scatter(-1, columns[step], finish)
     return free.amax(-1)
+
+
+def waits_inside(actions: Tensor) -> bool:
+    """Whether a solution waits (action 0) before its last start; a look at the device."""
+    waits = actions == 0  # [*B, T]
+    return bool((waits[..., :-1] & ~waits[..., 1:]).any())
 
 
 class Played(NamedTuple):

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping
+from copy import copy
 
 import torch
 
 from tensordict import TensorDictBase
 from torch import Tensor
 
-from rl4co.core.errors import ConfigError, InvalidSolutionError, UnsupportedError
+from rl4co.core.errors import ConfigError, InvalidSolutionError
 from rl4co.envs.base import RL4COEnvBase, State
 from rl4co.envs.scheduling import _parts as parts
 from rl4co.envs.scheduling._parts import Schedule
@@ -86,10 +87,10 @@ class ShopSchedules(RL4COEnvBase):
 
         Raises:
             InvalidSolutionError: The schedule breaks a constraint.
-            UnsupportedError: The schedule leaves a machine idle while an operation could start,
-                which takes waiting, and `mask_no_ops` forbids it.
         """
         self.check_schedule(td, start_times, machines)
+        patient = copy(self)  # a schedule may wait where agents may not
+        patient.mask_no_ops = False
         state = dict(self.reset(td.select(*self.instance_shapes)).items())
         given = self._given_machines(state, start_times, machines)
         begin = torch.where(state["pad_mask"], torch.inf, start_times.double())
@@ -101,15 +102,9 @@ class ShopSchedules(RL4COEnvBase):
             job = state["ops_job_map"].gather(-1, op)
             start = self._action_of(state, job, given.gather(-1, op))
             allowed = state["action_mask"].gather(-1, start) & ~state["done"]
-            if self.mask_no_ops and not (allowed | state["done"]).all():
-                raise UnsupportedError(
-                    f"expected schedules of {self.name} in which no machine is idle while an "
-                    "operation could start on it, got others; use an environment with "
-                    "mask_no_ops=False, which can wait"
-                )
             actions.append(torch.where(allowed, start, 0).squeeze(-1))
             position = (position + allowed).clamp_max(order.shape[-1] - 1)
-            state = self.advance(state, actions[-1])
+            state = patient.advance(state, actions[-1])
         return torch.stack(actions, -1)
 
     def _given_machines(

@@ -15,37 +15,46 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from rl4co.models.nn.blockwise_attention import blockwise_attention, blockwise_gradients
+
 
 class PointerRecord(NamedTuple):
     """What a pointer computed for its queries.
 
     Attributes:
         heads: Concatenated heads of the glimpse `[B, Q, D]`.
-        log_normaliser: Logarithm of the softmax's denominator `[B, Q, H]`.
         logits: `[B, Q, N]`.
+        log_normaliser: Logarithm of the softmax's denominator `[B, Q, H]`; None if the gradient
+            does without.
     """
 
     heads: Tensor
-    log_normaliser: Tensor
     logits: Tensor
+    log_normaliser: Tensor | None
 
     def as_state(self) -> dict[str, Tensor]:
         """Keys under which a trace keeps the record."""
-        return dict(zip(_KEYS, self, strict=True))
+        named = zip(_KEYS, self, strict=True)
+        return {key: value for key, value in named if value is not None}
 
     @classmethod
     def from_state(cls, state: Mapping[str, Tensor]) -> PointerRecord | None:
         """The record in a state, if there is one."""
-        return cls(*(state[key] for key in _KEYS)) if _KEYS[0] in state else None
+        heads, logits, log_normaliser = (state.get(key) for key in _KEYS)
+        return None if heads is None or logits is None else cls(heads, logits, log_normaliser)
 
 
 _KEYS = tuple(f"pointer_{name}" for name in PointerRecord._fields)
 
+#: Queries of an instance and step up to which gradients are computed block by block. Torch's fused
+#: kernel is faster for the thousands of queries that a replay has with many solutions.
+_FEW_SOLUTIONS = 4
 
-def attention_with_normaliser(
+
+def attention_to_record(
     q: Tensor, k: Tensor, v: Tensor, attn_mask: Tensor | None
-) -> tuple[Tensor, Tensor]:
-    """Attention and the logarithm of its denominators, by torch's fused CPU kernel.
+) -> tuple[Tensor, Tensor | None]:
+    """Attention of one step, and what its gradient needs: nothing, or log-normalisers.
 
     Args:
         q: `[B, H, Q, d]`.
@@ -54,29 +63,40 @@ def attention_with_normaliser(
         attn_mask: Boolean, True = attend, broadcastable to `[B, H, Q, N]`.
 
     Returns:
-        Heads `[B, H, Q, d]` and log-normalisers `[B, H, Q]`.
+        Heads `[B, H, Q, d]`, and log-normalisers `[B, Q, H]` or None.
     """
+    if q.shape[2] <= _FEW_SOLUTIONS:
+        return blockwise_attention(q, k, v, attn_mask), None
     additive = None if attn_mask is None else torch.where(attn_mask, 0.0, -torch.inf)
-    return torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
+    heads, log_normaliser = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
         q, k, v, 0.0, False, attn_mask=additive
     )
+    return heads, log_normaliser.transpose(1, 2)
 
 
 class _RecordedAttention(torch.autograd.Function):
-    """Attention with known heads `[B, H, Q, d]`; the gradient is that of the fused CPU kernel."""
+    """Attention with known heads `[B, H, Q, d]`: all that is computed is the gradient."""
 
     @staticmethod
     def forward(
-        ctx: Any, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, heads: Tensor, norm: Tensor
+        ctx: Any,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        mask: Tensor | None,
+        heads: Tensor,
+        norm: Tensor | None,
     ) -> Tensor:
-        ctx.save_for_backward(q, k, v, heads, norm, *(() if mask is None else (mask,)))
+        ctx.save_for_backward(q, k, v, heads, mask, norm)
         return heads.view_as(heads)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        q, k, v, heads, norm, *mask = ctx.saved_tensors
-        additive = torch.where(mask[0], 0.0, -torch.inf) if mask else None
+        q, k, v, heads, mask, norm = ctx.saved_tensors
+        if norm is None:
+            return (*blockwise_gradients(grad, q, k, v, mask, heads), None, None, None)
+        additive = None if mask is None else torch.where(mask, 0.0, -torch.inf)
         grads = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward(
             grad, q, k, v, heads, norm, 0.0, False, attn_mask=additive
         )
@@ -103,10 +123,11 @@ def recorded_attention(
 ) -> Tensor:
     """Concatenated heads `[B, Q, D]` of the record, differentiable in `q`, `k` and `v`.
 
-    Arguments are those of :func:`attention_with_normaliser`.
+    Arguments are those of :func:`attention_to_record`.
     """
     heads = record.heads.unflatten(-1, (q.shape[1], -1)).transpose(1, 2)  # [B, H, Q, d]
-    normaliser = record.log_normaliser.transpose(1, 2)  # [B, H, Q]
+    norm = record.log_normaliser
+    normaliser = None if norm is None else norm.transpose(1, 2)  # [B, H, Q]
     known = _RecordedAttention.apply(q, k, v, mask, heads, normaliser)
     return known.transpose(1, 2).flatten(2)
 

@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from rl4co.core.errors import ConfigError, UnknownNameError
+from rl4co.models.nn import blockwise_attention as blockwise
 from rl4co.models.nn.attention import (
     MultiHeadAttention,
     PointerAttention,
@@ -166,6 +167,31 @@ def test_glimpses_of_every_size(batch, queries, grad, rng):
         ours = torch.autograd.grad((weight * out).sum(), (query, key, value))
         theirs = torch.autograd.grad((weight * expected).sum(), (query, key, value))
         torch.testing.assert_close(ours, theirs, atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("block", [1, 100, 1000, 2**20])  # scores; one instance has 210
+def test_blocks_of_any_size_give_the_same(block, masked, rng, monkeypatch):
+    """Attention and its gradients: single queries, single instances, several of them, all."""
+    monkeypatch.setattr(blockwise, "BLOCK", block)
+    shapes = {"q": 5, "k": 7, "v": 7, "grad": 5}
+    q, k, v, grad = (
+        torch.randn(4, n, 6, 2, generator=rng).transpose(1, 2) for n in shapes.values()
+    )
+    mask = None
+    if masked:
+        mask = torch.rand(4, 1, 5, 7, generator=rng) < 0.5
+        mask[..., 0] = True
+    for x in (q, k, v):
+        x.requires_grad_()
+    expected = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+    gradients = torch.autograd.grad(expected, (q, k, v), grad)
+    with torch.no_grad():
+        heads = blockwise.blockwise_attention(q, k, v, mask)
+        found = blockwise.blockwise_gradients(grad, q, k, v, mask, heads)
+    torch.testing.assert_close(heads, expected)
+    for one, other in zip(found, gradients, strict=True):
+        torch.testing.assert_close(one, other)
 
 
 def test_custom_attention_function_is_used(mask, rng):

@@ -497,11 +497,14 @@ def test_unknown_options_and_other_problems():
 
 @needs_ortools
 @pytest.mark.parametrize("name", ["jssp", "fjsp"])
-def test_environments_that_cannot_wait(name):
-    """Optimal schedules may have to; the message says what to do."""
-    env = make(name, mask_no_ops=True)
-    with pytest.raises(UnsupportedError, match="mask_no_ops=False"):
-        env.solve(env.generate(1), solver="cpsat")
+def test_environments_whose_agents_may_not_wait(name):
+    """Optimal schedules may, and are the same in both."""
+    eager, patient = (make(name, mask_no_ops=masks) for masks in (True, False))
+    instances = draw(eager, 4)
+    costs = [
+        env.solve(instances, solver="cpsat", num_workers=1).costs for env in (eager, patient)
+    ]
+    assert torch.equal(*costs)
 
 
 def test_result_is_a_pair():

@@ -139,7 +139,6 @@ CASES = (
     # Machine 0 has job 0 until 2, and would start job 1 at 0, too.
     Case("a machine twice at the same time", TWO, [1, 3, 2, 3], violates=CAPACITY),
     Case("a busy machine, with waiting", TWO, [1, 3, 2, 3], violates=CAPACITY, env_params=WAIT),
-    Case("waiting is forbidden", PASS, [4, 0, 3, 1, 4], violates=WAITING),
     Case("waiting for nothing", PASS, [0, 4, 0, 3, 1, 4], violates=WAITING, env_params=WAIT),
     # Instances
     *(Case(name, instance, faults=rule) for name, (instance, rule) in REFUSED.items()),

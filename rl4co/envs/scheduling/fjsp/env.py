@@ -43,9 +43,10 @@ class FJSPEnv(ShopSchedules):
     next operation ends. When nothing can start, the clock moves by itself to the first time at
     which something can, and after the last operation to the end of the schedule. With `mask_no_ops`
     (the default) the agent never waits while something can start, so a solution has exactly one
-    action per operation, but only *non-delay* schedules can be built, and these do not always
-    include an optimal one. Without it, every semi-active schedule can be built, and so an optimal
-    one, see :meth:`actions_from_schedule`.
+    action per operation, but it can only build *non-delay* schedules, and these do not always
+    include an optimal one. Without it, the agent can build every semi-active schedule, and so an
+    optimal one. Solutions that come from elsewhere may wait in either case, see
+    :meth:`actions_from_schedule`.
 
     State:
         | key | dtype | shape | meaning |
@@ -101,7 +102,7 @@ class FJSPEnv(ShopSchedules):
         generator: Source of instances.
         generator_params: Arguments of the generator; with `file_path` instances are read from files
             (:class:`FJSPFileGenerator`).
-        mask_no_ops: Forbid waiting while something can start.
+        mask_no_ops: Mask waiting while something can start.
         check_mask: Raise if an unfinished state has no allowed action (a look at the device in each
             step; for debugging).
         stepwise_reward: Reward single steps.
@@ -349,7 +350,7 @@ class FJSPEnv(ShopSchedules):
         return torch.where(eligible, free.unsqueeze(-1), torch.inf).amin(-2)
 
     def _objective(self, state: State, actions: Tensor) -> Tensor:
-        if self.mask_no_ops:
+        if self.mask_no_ops and not parts.waits_inside(actions):
             chosen, _ = self._chosen(state, actions)
             jobs, machines = state["next_op"].shape[-1], state["busy_until"].shape[-1]
             return -parts.eager_makespan(chosen, jobs, machines)
@@ -360,8 +361,7 @@ class FJSPEnv(ShopSchedules):
         chosen, played = self._played(state, actions)
         schedule = parts.as_schedule(state, chosen, played.clock)
         found = parts.schedule_violations(state, schedule.start_times, schedule.machines)
-        early_wait = chosen.waits & ~played.finished  # [*B, T]
-        pointless = early_wait if self.mask_no_ops else early_wait & ~played.running
+        pointless = chosen.waits & ~(played.finished | played.running)  # [*B, T]
         return {
             parts.ONCE: found[parts.ONCE] | parts.repeated(state, chosen),
             parts.ELIGIBLE: found[parts.ELIGIBLE],

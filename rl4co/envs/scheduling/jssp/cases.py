@@ -55,7 +55,6 @@ CASES = (
     Case("a job twice at the same time", THREE, [1, 1, 2, 3, 2], violates=ORDER),
     # Machine 1 has job 1 until 2, and job 0 could still start at 0; job 2 would share machine 1.
     Case("a machine twice at the same time", THREE, [2, 3, 1, 2, 1], violates=CAPACITY),
-    Case("waiting is forbidden", PASS, [2, 0, 2, 1, 2], violates=WAITING),
     Case("waiting for nothing", PASS, [0, 2, 0, 2, 1, 2], violates=WAITING, env_params=WAIT),
     # Instances
     *(Case(name, instance, faults=rule) for name, (instance, rule) in REFUSED.items()),

@@ -20,7 +20,7 @@ from rl4co.models.nn.mixed_product import DensePart, mixed_product
 from rl4co.models.nn.moe import MoE, MoEConfig, spread_weights
 from rl4co.models.nn.recorded_attention import (
     PointerRecord,
-    attention_with_normaliser,
+    attention_to_record,
     recorded_attention,
 )
 from rl4co.models.zoo.am.decoder import AttentionModelDecoder, DecoderCache
@@ -175,12 +175,12 @@ class ExpertsDecoder(AttentionModelDecoder):
         if self.dynamic_embedding is not None or not self.pointer.can_record(query):
             return self(state, cache), {}
         q, inner = self.pointer.split_heads(query), self.pointer._inner_mask(state["action_mask"])
-        heads, normaliser = attention_with_normaliser(
+        heads, log_normaliser = attention_to_record(
             q, cache.glimpse_key, cache.glimpse_value, inner
         )
         heads = heads.transpose(1, 2).reshape(query.shape)  # [B, Q, D]
         logits = self._logits(heads, cache)
-        return logits, PointerRecord(heads, normaliser.transpose(1, 2), logits).as_state()
+        return logits, PointerRecord(heads, logits, log_normaliser).as_state()
 
     def _logits(self, heads: Tensor, cache: ExpertsCache, known: Tensor | None = None) -> Tensor:
         """Logits `[B, Q, N]` of heads `[B, Q, D]`, which may be known already."""
