@@ -202,10 +202,13 @@ def eager_makespan(chosen: Chosen, num_jobs: int, num_machines: int) -> Tensor:
     return free.amax(-1)
 
 
-def waits_inside(actions: Tensor) -> bool:
-    """Whether a solution waits (action 0) before its last start; a look at the device."""
-    waits = actions == 0  # [*B, T]
-    return bool((waits[..., :-1] & ~waits[..., 1:]).any())
+def may_wait(actions: Tensor) -> bool:
+    """Whether some of the solutions `[*B, T]` wait (action 0) between starts.
+
+    Where finding out takes a look at the device: whether they might.
+    """
+    waits = actions == 0
+    return actions.device.type != "cpu" or bool((waits[..., :-1] & ~waits[..., 1:]).any())
 
 
 class Played(NamedTuple):

@@ -350,7 +350,7 @@ class FJSPEnv(ShopSchedules):
         return torch.where(eligible, free.unsqueeze(-1), torch.inf).amin(-2)
 
     def _objective(self, state: State, actions: Tensor) -> Tensor:
-        if self.mask_no_ops and not parts.waits_inside(actions):
+        if self.mask_no_ops and not parts.may_wait(actions):
             chosen, _ = self._chosen(state, actions)
             jobs, machines = state["next_op"].shape[-1], state["busy_until"].shape[-1]
             return -parts.eager_makespan(chosen, jobs, machines)
