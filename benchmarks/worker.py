@@ -291,8 +291,8 @@ class MethodTrain(TrainerStep):
     def __call__(self, instances: Any) -> tuple[Tensor, Tensor]:
         """Trains on one batch."""
         outputs = self.fit(self.model, instances)
-        reward = next(value for name, value in outputs.items() if "reward" in name)
-        return torch.empty(self.spec.batch, 0), reward
+        rewards = (value for name, value in outputs.items() if "reward" in name)
+        return torch.empty(self.spec.batch, 0), next(rewards, torch.tensor(torch.nan))
 
 
 class Search(TrainerStep):

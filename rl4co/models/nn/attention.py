@@ -115,18 +115,20 @@ class MultiHeadAttention(nn.Module):
     def forward(self, x: Tensor, attn_mask: Tensor | None = None) -> Tensor:
         """Attends from every node to every (allowed) node."""
         qkv = self.Wqkv(x)  # [B, N, 3 * D]
-        if attn_mask is None and self.sdpa_fn is attention and _plain_pays(x, self.num_heads):
-            return self.out_proj(packed_attention(qkv, self.num_heads))
+        if attn_mask is None:
+            return self.out_proj(self._attend(qkv, None))
+        # A node that may attend to none gets zeros, whatever the attention function does.
+        alive = attn_mask.any(-1, keepdim=True)  # [B, N, 1]
+        return self.out_proj(self._attend(qkv, attn_mask | ~alive) * alive)
+
+    def _attend(self, qkv: Tensor, mask: Tensor | None) -> Tensor:
+        """Concatenated heads: `[B, N, 3 * D], [B, N, N]` → `[B, N, D]`."""
+        if self.sdpa_fn is attention and _plain_pays(qkv, self.num_heads):
+            return packed_attention(qkv, self.num_heads, mask)
         split = qkv.unflatten(-1, (3, self.num_heads, -1))  # [B, N, 3, H, d]
         q, k, v = split.permute(2, 0, 3, 1, 4)  # [B, H, N, d] each
-        if attn_mask is None:
-            heads = self.sdpa_fn(q, k, v, attn_mask=None)  # [B, H, N, d]
-        else:
-            # A node that may attend to none gets zeros, whatever the attention function does.
-            mask = attn_mask.unsqueeze(1)  # [B, 1, N, N]
-            alive = mask.any(-1, keepdim=True)  # [B, 1, N, 1]
-            heads = self.sdpa_fn(q, k, v, attn_mask=mask | ~alive) * alive
-        return self.out_proj(heads.transpose(1, 2).flatten(2))  # [B, N, D]
+        inner = None if mask is None else mask.unsqueeze(1)  # [B, 1, N, N]
+        return self.sdpa_fn(q, k, v, attn_mask=inner).transpose(1, 2).flatten(2)
 
 
 class PointerAttention(nn.Module):

@@ -16,18 +16,18 @@ from torch.autograd.function import once_differentiable
 
 from rl4co.models.nn.attention import check_heads
 
-#: Scores that are mixed at a time, so that those of all hidden units stay in the cache.
-_CHUNK = 2**17
+#: Scores that are mixed at a time, so that their hidden units stay in the cache.
+_CHUNK = 2**16
 
 
 class _Mix(torch.autograd.Function):
-    """A small network on every pair of a score and a matrix entry, one hidden unit at a time.
+    """A small network on every pair of a score and a matrix entry, for a part of them at a time.
 
-    $$y = b_2 + \\sum_m w_{2m} \\, \\mathrm{ReLU}(w_{1m} s + u_{1m} c + b_{1m})$$
+    $$y = \\sum_m w_{2m} \\, \\mathrm{ReLU}(w_{1m} s + u_{1m} c + b_{1m})$$
 
     Written with standard operations, the hidden layer is as many times larger than the scores as it
     has units, and is kept for the backward pass. Measured with 16 units, 64 instances of 50 x 50
-    and 16 heads on two CPU cores: three times faster, and a sixteenth of the memory.
+    and 16 heads on two CPU cores: seven times faster, and a sixteenth of the memory.
     """
 
     @staticmethod
@@ -37,46 +37,60 @@ class _Mix(torch.autograd.Function):
         # scores [B, H, R, C], entries [B, 1, R, C], first [M, 2, H, 1, 1], bias and second
         # [M, H, 1, 1]
         ctx.save_for_backward(scores, entries, first, bias, second)
-        mixed = torch.zeros_like(scores)
+        inner, outer = _by_head(first, bias, second)
+        mixed = torch.empty_like(scores)
         size = _instances_at_a_time(scores)
-        for s, c, y in zip(*(x.split(size) for x in (scores, entries, mixed)), strict=True):
-            for w, b, w2 in zip(first, bias, second, strict=True):
-                y.addcmul_(_hidden(s, c, w, b), w2)
+        with torch.autocast(scores.device.type, enabled=False):
+            for s, c, y in zip(*(x.split(size) for x in (scores, entries, mixed)), strict=True):
+                hidden = torch.bmm(inner, _inputs(s, c, inner.dtype)).relu_()  # [H, M, n]
+                y.copy_(torch.bmm(outer.mT, hidden).view(y.transpose(0, 1).shape).transpose(0, 1))
         return mixed
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        scores, entries, first, bias, second = ctx.saved_tensors
-        grad_scores = torch.zeros_like(scores)
-        grad_first, grad_bias, grad_second = (torch.zeros_like(x) for x in (first, bias, second))
+        scores, entries, *weights = ctx.saved_tensors
+        inner, outer = _by_head(*weights)
+        to_scores = (inner[..., :1] * outer).mT.contiguous()  # [H, 1, M]
+        grad_scores = torch.empty_like(scores)
+        grad_inner, grad_outer = torch.zeros_like(inner), torch.zeros_like(outer)
         size = _instances_at_a_time(scores)
-        for s, c, g, out in zip(
-            *(x.split(size) for x in (scores, entries, grad, grad_scores)), strict=True
-        ):
-            for m, (w, b, w2) in enumerate(zip(first, bias, second, strict=True)):
-                hidden = _hidden(s, c, w, b)
-                active = g * (hidden > 0)
-                grad_second[m] += _per_head(g * hidden)
-                grad_bias[m] += _per_head(active)
-                grad_first[m, 0] += _per_head(active * s)
-                grad_first[m, 1] += _per_head(active * c)
-                out.addcmul_(active, w2 * w[0])
-        return grad_scores, None, grad_first * second.unsqueeze(1), grad_bias * second, grad_second
+        with torch.autocast(scores.device.type, enabled=False):
+            for s, c, g, out in zip(
+                *(x.split(size) for x in (scores, entries, grad, grad_scores)), strict=True
+            ):
+                inputs = _inputs(s, c, inner.dtype)  # [H, 3, n]
+                upper = g.transpose(0, 1).reshape(len(inner), 1, -1).to(inner.dtype)  # [H, 1, n]
+                hidden = torch.bmm(inner, inputs).relu_()  # [H, M, n]
+                grad_outer.baddbmm_(hidden, upper.mT)
+                active = (hidden > 0) * upper
+                grad_inner.baddbmm_(active, inputs.mT)
+                below = torch.bmm(to_scores, active)  # [H, 1, n]
+                out.copy_(below.view(out.transpose(0, 1).shape).transpose(0, 1))
+        by_unit = (grad_inner * outer).permute(1, 2, 0)[..., None, None]  # [M, 3, H, 1, 1]
+        return (
+            *(grad_scores, None, by_unit[:, :2], by_unit[:, 2]),
+            grad_outer.squeeze(-1).t()[..., None, None],
+        )
+
+
+def _by_head(first: Tensor, bias: Tensor, second: Tensor) -> tuple[Tensor, Tensor]:
+    """Weights of score, entry and one `[H, M, 3]`, and those of the hidden units `[H, M, 1]`."""
+    inner = torch.cat([first, bias.unsqueeze(1)], 1)  # [M, 3, H, 1, 1]
+    return inner.flatten(2).permute(2, 0, 1).contiguous(), second.flatten(1).t().unsqueeze(-1)
 
 
 def _instances_at_a_time(scores: Tensor) -> int:
     return max(1, _CHUNK * len(scores) // max(1, scores.numel()))
 
 
-def _hidden(scores: Tensor, entries: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """One hidden unit: `[B, H, R, C], [B, 1, R, C], [2, H, 1, 1], [H, 1, 1]` → `[B, H, R, C]`."""
-    return torch.addcmul(bias, entries, weight[1]).addcmul_(scores, weight[0]).relu_()
-
-
-def _per_head(values: Tensor) -> Tensor:
-    """Sums over instances, rows and columns: `[B, H, R, C]` → `[H, 1, 1]`."""
-    return values.sum((0, 2, 3)).view(-1, 1, 1)
+def _inputs(scores: Tensor, entries: Tensor, dtype: torch.dtype) -> Tensor:
+    """Score, entry and one: `[B, H, R, C], [B, 1, R, C]` → `[H, 3, B * R * C]`."""
+    by_head = scores.transpose(0, 1)  # [H, B, R, C]
+    inputs = scores.new_ones(len(by_head), 3, by_head[0].numel(), dtype=dtype)
+    inputs[:, 0].view(by_head.shape).copy_(by_head)
+    inputs[:, 1] = entries.reshape(-1)
+    return inputs
 
 
 class MixedScoreAttention(nn.Module):

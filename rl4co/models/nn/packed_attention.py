@@ -19,16 +19,20 @@ from torch.autograd.function import once_differentiable
 
 
 class _PackedAttention(torch.autograd.Function):
-    """$\\mathrm{softmax}(q k^\\top / \\sqrt{d}) v$ for `qkv [B, N, 3 * D]` → `[B, N, D]`."""
+    """$\\mathrm{softmax}(q k^\\top / \\sqrt{d} + M) v$ for `qkv [B, N, 3 * D]` → `[B, N, D]`."""
 
     @staticmethod
-    def forward(ctx: Any, qkv: Tensor, num_heads: int) -> Tensor:
+    def forward(ctx: Any, qkv: Tensor, num_heads: int, mask: Tensor | None) -> Tensor:
         batch, nodes, width = qkv.shape
         dim = width // (3 * num_heads)
         split = qkv.view(batch, nodes, 3, num_heads, dim).permute(2, 0, 3, 1, 4)  # [3, B, H, N, d]
         packed = split.reshape(3, batch * num_heads, nodes, dim)  # the one copy
         q, k, v = packed
-        weights = torch.bmm(q, k.transpose(1, 2)).mul_(1.0 / math.sqrt(dim)).softmax(-1)
+        scores = torch.bmm(q, k.transpose(1, 2)).mul_(1.0 / math.sqrt(dim))
+        if mask is not None:
+            by_head = scores.view(batch, num_heads, nodes, nodes)
+            by_head.add_(torch.where(mask, 0.0, -torch.inf).unsqueeze(1))
+        weights = scores.softmax(-1)
         heads = torch.bmm(weights, v)  # [B * H, N, d]
         ctx.save_for_backward(packed, weights)
         ctx.num_heads = num_heads
@@ -36,7 +40,7 @@ class _PackedAttention(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
         packed, weights = ctx.saved_tensors
         q, k, v = packed
         heads, (_, nodes, dim) = ctx.num_heads, q.shape
@@ -50,20 +54,21 @@ class _PackedAttention(torch.autograd.Function):
         torch.bmm(grad_scores.transpose(1, 2), q, out=grad_packed[1])
         torch.bmm(weights.transpose(1, 2), grad_heads, out=grad_packed[2])
         by_node = grad_packed.view(3, -1, heads, nodes, dim).permute(1, 3, 0, 2, 4)
-        return by_node.reshape(-1, nodes, 3 * heads * dim), None
+        return by_node.reshape(-1, nodes, 3 * heads * dim), None, None
 
 
-def packed_attention(qkv: Tensor, num_heads: int) -> Tensor:
-    """Attention of every node to every node.
+def packed_attention(qkv: Tensor, num_heads: int, mask: Tensor | None = None) -> Tensor:
+    """Attention of every node to every (allowed) node.
 
     Args:
         qkv: Queries, keys and values side by side `[B, N, 3 * D]`, heads contiguous in each.
         num_heads: Heads H.
+        mask: `[B, N, N]`, True = attend; every node attends to some.
 
     Returns:
         Concatenated heads `[B, N, D]`.
     """
-    return _PackedAttention.apply(qkv, num_heads)
+    return _PackedAttention.apply(qkv, num_heads, mask)
 
 
 def _merge(heads: Tensor, num_heads: int) -> Tensor:
