@@ -13,9 +13,7 @@ goes on where it was.
 from __future__ import annotations
 
 import argparse
-import json
 import os
-import time
 
 from collections.abc import Callable
 from pathlib import Path
@@ -23,21 +21,17 @@ from typing import Any
 
 import torch
 
-from lightning.pytorch.callbacks import Callback
-from rich.console import Console
-from rich.table import Table
 from torch import Tensor
 
-from benchmarks import report
+from benchmarks import trainings
 from rl4co.envs import get_env
 from rl4co.envs.base import RL4COEnvBase
 from rl4co.models import A2C, AMPPO, POMO, AttentionModel, AttentionModelPolicy, PolyNet, SymNCO
 from rl4co.models.rl.base import RL4COLitModule
 from rl4co.tasks.evaluate import evaluate_policy
-from rl4co.training.trainer import RL4COTrainer
 
 NUM_LOC = 20
-FILE, PLOT = "baselines.json", "baselines.png"
+PLOT = "baselines.png"
 #: Steps that are timed before the number of all steps is chosen; the first of them are warm-up.
 TRIAL_STEPS, WARM_UP = 12, 4
 #: Column → arguments of `evaluate_policy`.
@@ -65,18 +59,6 @@ METHODS: dict[str, tuple[Callable[..., RL4COLitModule], dict[str, Any]]] = {
 }
 
 
-class Limit(Callback):
-    """Ends the training after a number of gradient steps, and notes when each step ended."""
-
-    def __init__(self, steps: int) -> None:
-        self.steps, self.ends = steps, [time.perf_counter()]
-
-    def on_train_batch_end(self, trainer: Any, pl_module: Any, *_: Any) -> None:
-        """Looks at the clock."""
-        self.ends.append(time.perf_counter())
-        trainer.should_stop = len(self.ends) > self.steps
-
-
 def build(method: str, problem: str, arguments: argparse.Namespace) -> RL4COLitModule:
     """An untrained model."""
     env = get_env(problem, generator_params={"num_loc": NUM_LOC}, seed=arguments.seed)
@@ -93,28 +75,13 @@ def build(method: str, problem: str, arguments: argparse.Namespace) -> RL4COLitM
     )
 
 
-def train(model: RL4COLitModule, steps: int) -> Limit:
-    """Trains for a number of steps; returns the clock."""
-    limit = Limit(steps)
-    trainer = RL4COTrainer(
-        max_epochs=1_000_000,  # the callback ends the training
-        accelerator="cpu",
-        precision="32-true",
-        logger=False,
-        callbacks=[limit],
-        enable_checkpointing=False,
-        num_sanity_val_steps=0,
-        limit_val_batches=0,
-    )
-    trainer.fit(model)
-    return limit
-
-
 def time_steps(problem: str, arguments: argparse.Namespace) -> dict[str, float]:
     """Seconds per gradient step of each method, the mean after the warm-up."""
     seconds = {}
     for method in arguments.methods:
-        ends = train(build(method, problem, arguments), TRIAL_STEPS).ends
+        limit = trainings.Limit(steps=TRIAL_STEPS)
+        trainings.fit(build(method, problem, arguments), limit)
+        ends = limit.ends
         seconds[method] = (ends[-1] - ends[WARM_UP]) / (len(ends) - 1 - WARM_UP)
     return seconds
 
@@ -130,19 +97,18 @@ def test(model: RL4COLitModule, instances: Any, optimal: Tensor) -> dict[str, di
     return found
 
 
-def run_problem(problem: str, arguments: argparse.Namespace, result: dict[str, Any]) -> None:
+def run_problem(problem: str, arguments: argparse.Namespace, record: trainings.Record) -> None:
     """All rows of a problem that are not there yet."""
     missing = [
-        method
-        for method in arguments.methods
-        if not any(row["problem"] == problem and row["method"] == method for row in result["rows"])
+        method for method in arguments.methods if not record.has(problem=problem, method=method)
     ]
     if not missing:
         return
-    plan = result["steps"]
+    plan = record.content.get("steps", {})
     if problem not in plan:
         seconds = time_steps(problem, arguments)
-        plan[problem] = int(60 * arguments.budget / max(seconds.values()))
+        plan = {**plan, problem: int(60 * arguments.budget / max(seconds.values()))}
+        record.add(steps=plan)
     env = get_env(problem, generator_params={"num_loc": NUM_LOC})
     instances = env.dataset(arguments.instances, phase="test").data
     _, optimal = env.solve(
@@ -150,18 +116,18 @@ def run_problem(problem: str, arguments: argparse.Namespace, result: dict[str, A
     )
     for method in missing:
         model = build(method, problem, arguments)
-        clock = train(model, plan[problem])
-        result["rows"].append(
+        limit = trainings.Limit(steps=plan[problem])
+        trainings.fit(model, limit)
+        record.add(
             {
                 "problem": problem,
                 "method": method,
                 "batch": model.batch_size,
-                "minutes": (clock.ends[-1] - clock.ends[0]) / 60,
+                "minutes": limit.minutes,
                 "optimal": float(optimal.mean()),
                 "schemes": test(model, instances, optimal),
             }
         )
-        report.write_json(arguments.results / FILE, result)
 
 
 # ---------------------------------------------------------------- tables and plot
@@ -171,8 +137,9 @@ COLUMNS = ["", "steps", "batch", "minutes", *SCHEMES]
 
 def table_rows(result: dict[str, Any]) -> list[list[str]]:
     """Cells of the table: cost and gap of each decoding scheme."""
+    order = [(problem, method) for problem in ("tsp", "cvrp") for method in METHODS]
     rows = []
-    for row in result["rows"]:
+    for row in sorted(result["rows"], key=lambda row: order.index((row["problem"], row["method"]))):
         cells = [
             f"{row['schemes'][name]['cost']:.3f} ({100 * row['schemes'][name]['gap']:.2f} %)"
             for name in SCHEMES
@@ -208,18 +175,6 @@ def draw(result: dict[str, Any], path: Path) -> None:
     figure.savefig(path, dpi=130)
 
 
-def markdown(folder: Path) -> str:
-    """The section of the README."""
-    path = folder / FILE
-    if not path.exists():
-        return "No results yet."
-    result = json.loads(path.read_text(encoding="utf-8"))
-    meta = result["meta"]
-    facts = f"`{meta['command']}` · {meta['date']} · {meta['cpu']}, {meta['threads']} threads"
-    picture = f"![Gap of each method and decoding scheme](results/{PLOT})"
-    return "\n\n".join([report.markdown_table(COLUMNS, table_rows(result)), picture, facts])
-
-
 # ---------------------------------------------------------------- command line
 
 
@@ -233,24 +188,8 @@ def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
     add("--instances", type=int, default=500, help="test instances")
     add("--solver-seconds", type=float, default=1.0, help="solver's time per instance")
     add("--lr", type=float, default=3e-4)
-    add("--seed", type=int, default=1)
-    add("--threads", type=int, default=os.cpu_count() or 1)
-    add("--results", type=Path, default=report.RESULTS, help="folder for the JSON file and plot")
-    add("--render", action="store_true", help="only rewrite README.md from the stored results")
+    trainings.add_common_options(parser, os.cpu_count() or 1)
     return parser.parse_args(argv)
-
-
-def open_result(arguments: argparse.Namespace) -> dict[str, Any]:
-    """What an earlier run with the same settings left, or a new result."""
-    names = ["budget", "instances", "solver_seconds", "lr", "seed", "threads"]
-    options = [f"--{name.replace('_', '-')} {getattr(arguments, name)}" for name in names]
-    command = " ".join(["python -m benchmarks.baselines", *options])
-    path = arguments.results / FILE
-    if path.exists():
-        stored: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        if stored["meta"]["command"] == command:
-            return stored
-    return {"meta": report.machine_facts(command, arguments.threads), "steps": {}, "rows": []}
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -258,16 +197,14 @@ def main(argv: list[str] | None = None) -> None:
     arguments = parse_arguments(argv)
     if not arguments.render:
         torch.set_num_threads(arguments.threads)
-        result = open_result(arguments)
+        names = ["budget", "instances", "solver_seconds", "lr", "seed", "threads"]
+        record = trainings.Record("baselines", arguments, names)
         for problem in arguments.problems:
-            run_problem(problem, arguments, result)
-        draw(result, arguments.results / PLOT)
-        table = Table(*COLUMNS, title="mean cost (gap to the solver)")
-        for cells in table_rows(result):
-            table.add_row(*cells)
-        Console().print(table)
-    if arguments.results == report.RESULTS:
-        report.update_readme("baselines", markdown(arguments.results))
+            run_problem(problem, arguments, record)
+        draw(record.content, arguments.results / PLOT)
+        trainings.show(record, "mean cost (gap to the solver)", COLUMNS, table_rows)
+    picture = f"![Gap of each method and decoding scheme](results/{PLOT})"
+    trainings.render("baselines", arguments.results, COLUMNS, table_rows, picture)
 
 
 if __name__ == "__main__":

@@ -12,25 +12,17 @@ limit per instance; gaps are averages of the instances' gaps to its solutions.
 from __future__ import annotations
 
 import argparse
-import json
 import os
-import time
 
-from pathlib import Path
 from typing import Any
 
 import torch
 
-from lightning.pytorch.callbacks import Callback
-from rich.console import Console
-from rich.table import Table
-
-from benchmarks import report
+from benchmarks import trainings
 from rl4co.core.ops import unbatchify
 from rl4co.data.augment import StateAugmentation
 from rl4co.envs import get_env
 from rl4co.models.zoo.pomo import POMO
-from rl4co.training.trainer import RL4COTrainer
 
 #: Problem → arguments of its generator on top of the size.
 PROBLEMS: dict[str, dict[str, Any]] = {
@@ -41,22 +33,6 @@ PROBLEMS: dict[str, dict[str, Any]] = {
 }
 NUM_LOC = 20
 METHODS = ("greedy", "multi-start", "multi-start x 8 augmentations")
-
-
-class TimeLimit(Callback):
-    """Ends the training after some seconds."""
-
-    def __init__(self, seconds: float) -> None:
-        self.seconds = seconds
-        self.start = time.perf_counter()
-
-    def on_train_start(self, trainer: Any, pl_module: Any) -> None:
-        """Starts the clock."""
-        self.start = time.perf_counter()
-
-    def on_train_batch_end(self, trainer: Any, pl_module: Any, *_: Any) -> None:
-        """Stops the trainer when the time is over."""
-        trainer.should_stop = time.perf_counter() - self.start > self.seconds
 
 
 def train(problem: str, arguments: argparse.Namespace) -> tuple[POMO, int]:
@@ -74,17 +50,7 @@ def train(problem: str, arguments: argparse.Namespace) -> tuple[POMO, int]:
         optimizer_kwargs={"lr": arguments.lr},
         seed=arguments.seed,
     )
-    trainer = RL4COTrainer(
-        max_epochs=1_000_000,  # the callback ends the training
-        accelerator="cpu",
-        precision="32-true",
-        logger=False,
-        callbacks=[TimeLimit(60 * arguments.minutes)],
-        enable_checkpointing=False,
-        num_sanity_val_steps=0,
-    )
-    trainer.fit(model)
-    return model, trainer.global_step
+    return model, trainings.fit(model, trainings.Limit(arguments.minutes))
 
 
 @torch.inference_mode()
@@ -136,17 +102,6 @@ def table_rows(result: dict[str, Any]) -> list[list[str]]:
 COLUMNS = ["", "gradient steps", "solver", *METHODS]
 
 
-def markdown(folder: Path) -> str:
-    """The section of the README."""
-    path = folder / "quality.json"
-    if not path.exists():
-        return "No results yet."
-    result = json.loads(path.read_text(encoding="utf-8"))
-    meta = result["meta"]
-    facts = f"`{meta['command']}` · {meta['date']} · {meta['cpu']}, {meta['threads']} threads"
-    return "\n\n".join([report.markdown_table(COLUMNS, table_rows(result)), facts])
-
-
 def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
     """Command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -157,10 +112,7 @@ def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
     add("--solver-seconds", type=float, default=1.0, help="solver's time per instance")
     add("--batch-size", type=int, default=64)
     add("--lr", type=float, default=3e-4)
-    add("--seed", type=int, default=1)
-    add("--threads", type=int, default=os.cpu_count() or 1)
-    add("--results", type=Path, default=report.RESULTS, help="folder for the JSON file")
-    add("--render", action="store_true", help="only rewrite README.md from the stored results")
+    trainings.add_common_options(parser, os.cpu_count() or 1)
     return parser.parse_args(argv)
 
 
@@ -170,21 +122,12 @@ def main(argv: list[str] | None = None) -> None:
     if not arguments.render:
         torch.set_num_threads(arguments.threads)
         names = ["minutes", "instances", "solver_seconds", "batch_size", "lr", "seed", "threads"]
-        options = [f"--{name.replace('_', '-')} {getattr(arguments, name)}" for name in names]
-        command = " ".join(["python -m benchmarks.quality", *options])
-        result: dict[str, Any] = {
-            "meta": report.machine_facts(command, arguments.threads),
-            "rows": [],
-        }
+        record = trainings.Record("quality", arguments, names)
         for problem in arguments.problems:
-            result["rows"].append(run(problem, arguments))
-            report.write_json(arguments.results / "quality.json", result)
-        table = Table(*COLUMNS, title="mean reward (gap to the solver)")
-        for cells in table_rows(result):
-            table.add_row(*cells)
-        Console().print(table)
-    if arguments.results == report.RESULTS:
-        report.update_readme("quality", markdown(arguments.results))
+            if not record.has(problem=problem):
+                record.add(run(problem, arguments))
+        trainings.show(record, "mean reward (gap to the solver)", COLUMNS, table_rows)
+    trainings.render("quality", arguments.results, COLUMNS, table_rows)
 
 
 if __name__ == "__main__":

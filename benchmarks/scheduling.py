@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import argparse
 import csv
-import json
 import os
 
 from pathlib import Path
@@ -22,15 +21,10 @@ from typing import Any
 
 import torch
 
-from rich.console import Console
-from rich.table import Table
-
-from benchmarks import report
-from benchmarks.quality import TimeLimit
+from benchmarks import trainings
 from rl4co.envs import get_env
 from rl4co.envs.base import RL4COEnvBase
 from rl4co.models.zoo.l2d import L2DModel
-from rl4co.training.trainer import RL4COTrainer
 
 #: Test instances: environment, jobs, machines.
 SETS = {"JSSP 6x6": ("jssp", 6, 6), "FJSP 10x5": ("fjsp", 10, 5)}
@@ -58,6 +52,7 @@ PAPER = {
     ("Taillard 15x15", "MWKR"): 56.7,
     ("Taillard 15x15", "matnet-pointer-jssp, x128"): 14.2,
 }
+BEST, TAILLARD = "CP-SAT or best known", "Taillard 15x15"
 COLUMNS = ["instances", "method", "steps", "makespan", "gap", "paper's gap"]
 
 
@@ -85,17 +80,7 @@ def train(policy: str, arguments: argparse.Namespace) -> tuple[L2DModel, int]:
         optimizer_kwargs={"lr": arguments.lr},
         seed=arguments.seed,
     )
-    trainer = RL4COTrainer(
-        max_epochs=1_000_000,  # the callback ends the training
-        accelerator="cpu",
-        precision="32-true",
-        logger=False,
-        callbacks=[TimeLimit(60 * arguments.budget)],
-        enable_checkpointing=False,
-        num_sanity_val_steps=0,
-    )
-    trainer.fit(model)
-    return model, trainer.global_step
+    return model, trainings.fit(model, trainings.Limit(arguments.budget))
 
 
 @torch.inference_mode()
@@ -115,29 +100,31 @@ def makespans(model: L2DModel, instances: Any, samples: int) -> dict[str, torch.
 def references(
     kind: tuple[str, int, int], instances: Any, arguments: argparse.Namespace
 ) -> dict[str, torch.Tensor]:
-    """Makespans `[B]` of dispatching rules and CP-SAT."""
+    """Makespans `[B]` of CP-SAT and of dispatching rules."""
     env = make_env(kind)
-    found = {
+    limits = {"max_runtime": arguments.solver_seconds, "num_procs": arguments.threads}
+    return {BEST: env.solve(instances, solver="cpsat", **limits)[1], **rules(env, instances)}
+
+
+def rules(env: RL4COEnvBase, instances: Any) -> dict[str, torch.Tensor]:
+    """Makespans `[B]` of dispatching rules."""
+    return {
         rule.upper(): env.solve(instances, solver="dispatching", rule=rule)[1]
         for rule in ("mor", "mwkr")
     }
-    limits = {"max_runtime": arguments.solver_seconds, "num_procs": arguments.threads}
-    found["CP-SAT"] = env.solve(instances, solver="cpsat", **limits)[1]
-    return found
 
 
 def as_rows(
-    name: str, found: dict[str, torch.Tensor], best: torch.Tensor, steps: int | None = None
+    name: str, found: dict[str, torch.Tensor], policy: str = "", steps: int | None = None
 ) -> list[dict[str, Any]]:
     """Rows of the result for some methods."""
     return [
         {
             "set": name,
             "method": method,
+            "policy": policy,
             "steps": steps,
             "makespan": float(value.mean()),
-            "gap": 100 * (float(value.mean() / best.mean()) - 1),
-            "paper": PAPER.get((name, method)),
         }
         for method, value in found.items()
     ]
@@ -153,66 +140,50 @@ def taillard(folder: Path) -> tuple[Any, torch.Tensor]:
     return torch.cat(parts), torch.tensor([known[name] for name in names])
 
 
-def run(arguments: argparse.Namespace) -> list[dict[str, Any]]:
-    """All rows: references, then trained policies."""
-    tests: dict[str, tuple[tuple[str, int, int], Any, torch.Tensor]] = {}
-    rows = []
+def run(arguments: argparse.Namespace, record: trainings.Record) -> None:
+    """All rows that are not there yet: references, then trained policies."""
+    tests: dict[str, tuple[tuple[str, int, int], Any]] = {}
     for name, kind in SETS.items():
         data: Any = make_env(kind).dataset(arguments.instances, phase="test")
-        instances = data.data
-        found = references(kind, instances, arguments)
-        tests[name] = kind, instances, found["CP-SAT"]
-        rows += as_rows(name, found, found["CP-SAT"])
+        tests[name] = kind, data.data
+        if arguments.references and not record.has(set=name, method=BEST):
+            record.add(*as_rows(name, references(kind, data.data, arguments)))
     if arguments.taillard is not None:
         kind = POLICIES["matnet-pointer-jssp"]["set"]
         instances, best = taillard(arguments.taillard)
-        tests["Taillard 15x15"] = kind, instances, best
-        env = make_env(kind)
-        rules = {
-            rule.upper(): env.solve(instances, solver="dispatching", rule=rule)[1]
-            for rule in ("mor", "mwkr")
-        }
-        rows += as_rows("Taillard 15x15", {"best known": best, **rules}, best)
+        tests[TAILLARD] = kind, instances
+        if arguments.references and not record.has(set=TAILLARD, method=BEST):
+            record.add(*as_rows(TAILLARD, {BEST: best, **rules(make_env(kind), instances)}))
     for policy in arguments.policies:
         chosen = {name: test for name, test in tests.items() if test[0] == POLICIES[policy]["set"]}
-        if not chosen:
+        if not chosen or all(record.has(set=name, policy=policy) for name in chosen):
             continue
         model, steps = train(policy, arguments)
-        for name, (_, instances, best) in chosen.items():
+        for name, (_, instances) in chosen.items():
             found = makespans(model, instances, arguments.samples)
             named = {f"{policy}, {method}": value for method, value in found.items()}
-            rows += as_rows(name, named, best, steps)
-    order = [*SETS, "Taillard 15x15"]
-    return sorted(rows, key=lambda row: order.index(row["set"]))
+            record.add(*as_rows(name, named, policy, steps))
 
 
-def cells(row: dict[str, Any]) -> list[str]:
-    """A row of the table."""
-    paper = "" if row["paper"] is None else f"{row['paper']:.1f} %"
-    steps = "" if row["steps"] is None else str(row["steps"])
-    return [
-        *(row["set"], row["method"], steps),
-        *(f"{row['makespan']:.2f}", f"{row['gap']:.1f} %", paper),
-    ]
-
-
-def markdown(folder: Path) -> str:
-    """The section of the README."""
-    path = folder / "scheduling.json"
-    if not path.exists():
-        return "No results yet."
-    result = json.loads(path.read_text(encoding="utf-8"))
-    meta = result["meta"]
-    facts = f"`{meta['command']}` · {meta['date']} · {meta['cpu']}, {meta['threads']} threads"
-    table = report.markdown_table(COLUMNS, [cells(row) for row in result["rows"]])
-    return "\n\n".join([table, facts])
+def table_rows(content: dict[str, Any]) -> list[list[str]]:
+    """Cells of the table: makespans, and gaps of means beside the paper's."""
+    best = {row["set"]: row["makespan"] for row in content["rows"] if row["method"] == BEST}
+    order = [*SETS, TAILLARD]
+    table = []
+    for row in sorted(content["rows"], key=lambda row: order.index(row["set"])):
+        name, method = row["set"], row["method"]
+        gap = f"{100 * (row['makespan'] / best[name] - 1):.1f} %" if name in best else ""
+        paper = f"{PAPER[name, method]:.1f} %" if (name, method) in PAPER else ""
+        steps = "" if row["steps"] is None else str(row["steps"])
+        table.append([name, method, steps, f"{row['makespan']:.2f}", gap, paper])
+    return table
 
 
 def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
     """Command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     add = parser.add_argument
-    add("--policies", nargs="+", choices=list(POLICIES), default=list(POLICIES))
+    add("--policies", nargs="*", choices=list(POLICIES), default=list(POLICIES))
     add("--budget", type=float, default=20.0, help="training time of each policy in minutes")
     add("--instances", type=int, default=100, help="test instances")
     add("--samples", type=int, default=128, help="samples of which the best counts")
@@ -220,11 +191,9 @@ def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
     add("--batch-size", type=int, default=32)
     add("--train-samples", type=int, default=16, help="schedules per instance in training")
     add("--lr", type=float, default=5e-4)
-    add("--seed", type=int, default=1)
-    add("--threads", type=int, default=os.cpu_count() or 1)
+    add("--references", action=argparse.BooleanOptionalAction, default=True, help="solver, rules")
     add("--taillard", type=Path, help="folder with Taillard's instances")
-    add("--results", type=Path, default=report.RESULTS, help="folder for the JSON file")
-    add("--render", action="store_true", help="only rewrite README.md from the stored results")
+    trainings.add_common_options(parser, os.cpu_count() or 1)
     return parser.parse_args(argv)
 
 
@@ -234,18 +203,10 @@ def main(argv: list[str] | None = None) -> None:
     if not arguments.render:
         torch.set_num_threads(arguments.threads)
         names = ["budget", "instances", "samples", "solver_seconds", "batch_size", "train_samples"]
-        names += ["lr", "seed", "threads"]
-        options = [f"--{name.replace('_', '-')} {getattr(arguments, name)}" for name in names]
-        command = " ".join(["python -m benchmarks.scheduling", *options])
-        meta = report.machine_facts(command, arguments.threads)
-        result: dict[str, Any] = {"meta": meta, "rows": run(arguments)}
-        report.write_json(arguments.results / "scheduling.json", result)
-        table = Table(*COLUMNS, title="mean makespan (gap of means to CP-SAT)")
-        for row in result["rows"]:
-            table.add_row(*cells(row))
-        Console().print(table)
-    if arguments.results == report.RESULTS:
-        report.update_readme("scheduling", markdown(arguments.results))
+        record = trainings.Record("scheduling", arguments, [*names, "lr", "seed", "threads"])
+        run(arguments, record)
+        trainings.show(record, "mean makespan (gap of means)", COLUMNS, table_rows)
+    trainings.render("scheduling", arguments.results, COLUMNS, table_rows)
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ from rl4co.core.errors import ConfigError, UnknownNameError
 from rl4co.tasks.methods import METHODS, SEARCHES
 
 if TYPE_CHECKING:
-    from rl4co.data.formats import BenchmarkInstance
+    from rl4co.data.formats import Published
     from rl4co.tasks.solve import Approach, Outcome, Solved
 
 #: Exit code if some of several files failed.
@@ -40,7 +40,8 @@ def solve(
         list[Path],
         typer.Argument(
             metavar="FILE",
-            help="TSPLIB, CVRPLIB, Solomon, OPLib, TSPPDLIB, JSON or CSV, or folders of them.",
+            help="TSPLIB, CVRPLIB, Solomon, OPLib, TSPPDLIB, JSON or CSV (routing), JSPLIB, "
+            "Taillard or FJS (job shops), or folders of them.",
         ),
     ],
     solver: Annotated[
@@ -78,7 +79,7 @@ def solve(
     ] = None,
     polish_solver: Annotated[
         str | None,
-        typer.Option(help="Default: the best one that can begin with a solution (pyvrp, lkh)."),
+        typer.Option(help="Default: the best that can begin with a solution (pyvrp, lkh, cpsat)."),
     ] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of solver or model.")] = None,
     procs: Annotated[int, typer.Option(help="Files solved at the same time.")] = 1,
@@ -107,7 +108,7 @@ def solve(
     json_output: JsonFlag = False,
     debug: DebugFlag = False,
 ) -> None:
-    """Solve files: cost in their own units, gap to the best-known value, routes."""
+    """Solve files: value in their own units, gap to the best-known one, routes or schedule."""
     decoding = {
         "samples": samples,
         "num_augment": num_augment,
@@ -283,13 +284,12 @@ class _Output:
 
         if self.out is not None:
             target = self._solution_file(self.out, solved.file, solved.instance)
-            write_solution(target, solved.instance, solved.routes)
+            write_solution(target, solved.instance, solved.solution)
         if self.render is not None:
             save_picture(solved, self._picture_file(self.render, solved.file))
 
-    def _solution_file(self, place: Path, file: Path, instance: BenchmarkInstance) -> Path:
-        suffix = ".sol" if instance.layout.has_depot else ".tour"
-        return place / f"{file.stem}{suffix}" if _is_folder(place) else place
+    def _solution_file(self, place: Path, file: Path, instance: Published) -> Path:
+        return place / f"{file.stem}{instance.suffixes[0]}" if _is_folder(place) else place
 
     def _picture_file(self, place: Path, file: Path) -> Path:
         return place / f"{file.stem}.png" if _is_folder(place) else place
@@ -322,26 +322,22 @@ def _show_solution(solved: Solved) -> None:
     from rl4co.tasks.solve import format_value
 
     instance = solved.instance
-    kind = "cost" if instance.prizes is None else "prize"
+    kind = instance.value_name
     facts = {kind: format_value(instance, solved.value)}
     if solved.start_value is not None:
         facts[f"{kind} before"] = format_value(instance, solved.start_value)
     if instance.best_known is not None:
         facts["best known"] = format_value(instance, instance.best_known)
         facts["gap"] = _percent(solved.gap)
+    if solved.lower_bound is not None:
+        remark = f", so the {kind} is optimal" if solved.is_optimal else ""
+        facts["lower bound"] = f"{format_value(instance, solved.lower_bound)}{remark}"
     facts |= {"found by": solved.solver, "time": f"{solved.seconds:.2f} s"}
-    title = f"{instance.name} ({instance.problem}, {instance.num_nodes} nodes)"
-    show(title, ("", "value"), facts.items())
-    for number, route in enumerate(_names(solved), start=1):
-        heading = f"Route #{number}" if instance.layout.has_depot else "Tour"
-        print(f"{heading}: {' '.join(route)}")
-
-
-def _names(solved: Solved) -> list[list[str]]:
-    """Nodes as solution files call them: customers from 1; tours and words as in the instance."""
-    labels = solved.instance.labels
-    numbered = solved.instance.layout.has_depot and all(label.isdigit() for label in labels)
-    return [[str(n) if numbered else labels[n] for n in route] for route in solved.routes]
+    show(
+        f"{instance.name} ({instance.problem}, {instance.size_text})", ("", "value"), facts.items()
+    )
+    for line in instance.lines(solved.solution):
+        print(line)
 
 
 def _show_table(outcomes: list[Outcome]) -> None:
@@ -350,7 +346,7 @@ def _show_table(outcomes: list[Outcome]) -> None:
 
     from rl4co.tasks.solve import Failed, format_value
 
-    columns = ("file", "problem", "nodes", "before", "value", "best known", "gap", "seconds", "by")
+    columns = ("file", "problem", "size", "before", "value", "best known", "gap", "seconds", "by")
     names = [outcome.file.name for outcome in outcomes]
     unique = len(set(names)) == len(names)
     rows: list[tuple[Any, ...]] = []
@@ -362,7 +358,7 @@ def _show_table(outcomes: list[Outcome]) -> None:
         instance = outcome.instance
         values = (outcome.start_value, outcome.value, instance.best_known)
         before, value, best = ("" if x is None else format_value(instance, x) for x in values)
-        facts = (instance.problem, str(instance.num_nodes), before, value, best)
+        facts = (instance.problem, str(instance.size), before, value, best)
         rows.append((file, *facts, _percent(outcome.gap), f"{outcome.seconds:.1f}", outcome.solver))
     used = [k for k, column in enumerate(zip(*rows, strict=True)) if any(map(str, column))]
     show(
@@ -387,13 +383,13 @@ def _record(outcome: Outcome) -> dict[str, Any]:
         "file": str(outcome.file),
         "name": instance.name,
         "problem": instance.problem,
-        "nodes": instance.num_nodes,
         "solver": outcome.solver,
         "seconds": outcome.seconds,
-        "cost": instance.cost(outcome.routes),
         "objective": outcome.value,
         "objective_before": outcome.start_value,
         "best_known": instance.best_known,
         "gap": outcome.gap,
-        "routes": outcome.routes,
+        "lower_bound": outcome.lower_bound,
+        "optimal": outcome.is_optimal,
+        **instance.record(outcome.solution),
     }

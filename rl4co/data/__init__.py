@@ -22,8 +22,10 @@ from rl4co.data.io import load_npz_to_tensordict, save_tensordict_to_npz
 if TYPE_CHECKING:
     from rl4co.data.formats import (
         BenchmarkInstance,
+        BenchmarkShop,
         read_best_known,
         read_instance,
+        read_instances,
         read_solution,
         write_solution,
     )
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BenchmarkInstance",
+    "BenchmarkShop",
     "ExtraKeyDataset",
     "GeneratedDataset",
     "StateAugmentation",
@@ -48,6 +51,7 @@ __all__ = [
     "min_max_normalize",
     "read_best_known",
     "read_instance",
+    "read_instances",
     "read_solution",
     "save_tensordict_to_npz",
     "symmetric_augmentation",
@@ -59,8 +63,10 @@ __all__ = [
 _GENERATE = ("generate_dataset", "generate_default_datasets", "generate_env_data")
 _FORMATS = (
     "BenchmarkInstance",
+    "BenchmarkShop",
     "read_best_known",
     "read_instance",
+    "read_instances",
     "read_solution",
     "write_solution",
 )

@@ -1,11 +1,13 @@
 """Solves benchmark files and people's own instances: file → solution in the file's own units.
 
     (outcome,) = solve_files(["A-n32-k5.vrp"], BySolver("pyvrp", max_runtime=5))
-    outcome.value, outcome.gap, outcome.routes
+    outcome.value, outcome.gap, outcome.solution
 
 A solution comes from a classical solver, from a trained model or from a file, and may be the start
 of another search (`polish`). Models see the instance scaled as they were trained (unit square,
-demands by the capacity); costs always come from the routes, with the instance's own rounding.
+demands by the capacity); values always come from the solution, in the instance's own units. What a
+solution looks like, routes or a schedule, is the instance's business, see
+:class:`~rl4co.data.formats.published.Published`.
 """
 
 from __future__ import annotations
@@ -19,15 +21,14 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from tensordict import TensorDictBase
 from torch import Tensor, nn
 
 from rl4co.core.errors import ConfigError, RL4COError
 from rl4co.core.registry import ENVS, SOLVERS
-from rl4co.data.formats import BenchmarkInstance, find_instances, read_instance, read_solution
-from rl4co.data.formats.instance import Routes
+from rl4co.data.formats import Published, find_instances, read_instance
 from rl4co.data.formats.write import require_writable
 from rl4co.envs.base import RL4COEnvBase
 from rl4co.solvers._parallel import Crew
@@ -51,23 +52,25 @@ class Solved:
     Attributes:
         file: Where the instance comes from.
         instance: What was solved.
-        routes: The solution, see :meth:`BenchmarkInstance.as_routes`.
+        solution: Routes, or a schedule.
         solver: What found it: names of a solver or a method, joined by "+" where one went on.
         seconds: How long that took, reading not included.
         start: The solution before it was polished; None if it was not.
+        bound: Lower bound that the solver has proven, if it proves any.
     """
 
     file: Path
-    instance: BenchmarkInstance
-    routes: Routes
+    instance: Published
+    solution: Any
     solver: str
     seconds: float
-    start: Routes | None = None
+    start: Any = None
+    bound: float | None = None
 
     @functools.cached_property
     def value(self) -> float:
-        """Cost in the units of the instance; the collected prize of an orienteering problem."""
-        return self.instance.objective(self.routes)
+        """Cost in the units of the instance, prize of orienteering, or makespan."""
+        return self.instance.objective(self.solution)
 
     @functools.cached_property
     def start_value(self) -> float | None:
@@ -78,6 +81,18 @@ class Solved:
     def gap(self) -> float | None:
         """How much worse the value is than the best-known one (0.01 is 1 %); None if unknown."""
         return None if self.instance.best_known is None else self.instance.gap(self.value)
+
+    @property
+    def lower_bound(self) -> float | None:
+        """The best lower bound that is known: published, or proven by the solver."""
+        known = [b for b in (self.instance.lower_bound, self.bound) if b is not None]
+        return max(known, default=None)
+
+    @property
+    def is_optimal(self) -> bool:
+        """Whether the solution is known to be optimal, as its value meets a lower bound."""
+        bound = self.lower_bound
+        return bound is not None and not self.instance.maximize and self.value <= bound
 
 
 @dataclasses.dataclass(frozen=True)
@@ -97,8 +112,23 @@ Outcome: TypeAlias = Solved | Failed
 
 # ---------------------------------------------------------------- ways to a solution
 
-#: From an instance to routes, and the name of what found them.
-Approach: TypeAlias = Callable[[BenchmarkInstance], tuple[Routes, str]]
+
+class Answer(NamedTuple):
+    """What came of an instance.
+
+    Attributes:
+        solution: Routes, or a schedule.
+        solver: Name of what found it.
+        bound: Lower bound on the values of all solutions, if one was proven.
+    """
+
+    solution: Any
+    solver: str
+    bound: float | None = None
+
+
+#: From an instance to a solution.
+Approach: TypeAlias = Callable[[Published], Answer]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -121,22 +151,21 @@ class BySolver:
         if self.solver is not None:
             SOLVERS.location(self.solver)  # raises for names that do not exist
 
-    def __call__(
-        self, instance: BenchmarkInstance, start: Routes | None = None
-    ) -> tuple[Routes, str]:
-        """Routes and the name of the solver; not worse than `start`."""
+    def __call__(self, instance: Published, start: Any = None) -> Answer:
+        """A solution that is not worse than `start`, and what the solver has proven."""
         exact = instance.to_tensordict(normalize=False)
         env = environment_of(instance)
         is_warm = start is not None
         chosen = SOLVERS[self.solver] if self.solver else env.default_solver(warm_start=is_warm)
         options: dict[str, Any] = {}
         if start is not None:
-            options["initial"] = instance.routes_to_actions(start)
+            options["initial"] = instance.to_actions(start)
         # What goes on from a solution may well be without chance, even if the start was not.
         if self.seed is not None and not (is_warm and "seed" not in chosen.options):
             options["seed"] = self.seed
-        actions, _ = chosen(env, exact, max_runtime=self.max_runtime, **options)
-        return instance.actions_to_routes(actions), chosen.name
+        found = chosen(env, exact, max_runtime=self.max_runtime, **options)
+        bound = None if found.bounds is None else float(found.bounds[0])
+        return Answer(instance.from_actions(found.actions), chosen.name, bound)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -169,13 +198,13 @@ class ByModel:
         policy, env = load_policy(path, device)
         return cls(policy, env or _environment(policy.env_name), method, dict(options or {}))
 
-    def __call__(self, instance: BenchmarkInstance) -> tuple[Routes, str]:
-        """Routes and the name of the method."""
+    def __call__(self, instance: Published) -> Answer:
+        """The best solution that the method decodes."""
         seen = instance.as_problem(self.env.name)
         td = seen.to_tensordict(normalize=True)
         with self._lock:  # one policy, however many files are worked on
             actions = self.decode(td)
-        return seen.actions_to_routes(actions), self.method
+        return Answer(seen.from_actions(actions), self.method)
 
     def decode(self, td: TensorDictBase) -> Tensor:
         """Actions `[B, T]` for instances as the policy sees them."""
@@ -214,12 +243,12 @@ class ByFile:
 
     path: str | os.PathLike[str]
 
-    def __call__(self, instance: BenchmarkInstance) -> tuple[Routes, str]:
-        """Its routes, which have to be valid."""
-        return read_solution(self.path, instance).routes, Path(self.path).name
+    def __call__(self, instance: Published) -> Answer:
+        """The solution in the file, which has to be valid."""
+        return Answer(instance.read_solution(self.path), Path(self.path).name)
 
 
-def environment_of(instance: BenchmarkInstance) -> RL4COEnvBase:
+def environment_of(instance: Published) -> RL4COEnvBase:
     """The environment of an instance."""
     return _environment(instance.problem)
 
@@ -253,15 +282,17 @@ def solve_file(
         # Read now, and refused if it breaks a constraint, rather than when time has been spent.
         _ = instance.best_solution
     started = time.perf_counter()
-    routes, name = (approach or BySolver())(instance)
-    instance.check(routes)
+    answer = (approach or BySolver())(instance)
+    instance.check(answer.solution)
     start = None
     if polish is not None:
-        start = routes
-        routes, polisher = polish(instance, start)
-        instance.check(routes)
-        name = f"{name} + {polisher}"
-    return Solved(Path(path), instance, routes, name, time.perf_counter() - started, start)
+        start, better = answer.solution, polish(instance, answer.solution)
+        instance.check(better.solution)
+        answer = better._replace(solver=f"{answer.solver} + {better.solver}")
+    seconds = time.perf_counter() - started
+    return Solved(
+        Path(path), instance, answer.solution, answer.solver, seconds, start, answer.bound
+    )
 
 
 def solve_files(
@@ -354,7 +385,7 @@ def save_picture(solved: Solved, path: str | os.PathLike[str]) -> Path:
     target = check_picture(path)
     instance, env = solved.instance, environment_of(solved.instance)
     state = env.reset(instance.to_tensordict(normalize=False))
-    figure = env.render(state, instance.routes_to_actions(solved.routes), title=describe(solved))
+    figure = env.render(state, instance.to_actions(solved.solution), title=describe(solved))
     target.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(target, dpi=150)
     return target
@@ -373,12 +404,11 @@ def check_picture(path: str | os.PathLike[str]) -> Path:
 
 def describe(solved: Solved) -> str:
     """Name, value and gap in one line."""
-    kind = "cost" if solved.instance.prizes is None else "prize"
-    text = f"{solved.instance.name} · {kind} {format_value(solved.instance, solved.value)}"
+    instance = solved.instance
+    text = f"{instance.name} · {instance.value_name} {format_value(instance, solved.value)}"
     return text if solved.gap is None else f"{text} · gap {100 * solved.gap:.2f} %"
 
 
-def format_value(instance: BenchmarkInstance, value: float) -> str:
-    """A value with the digits that costs of the instance have, three if they have any number."""
-    decimals = instance.edge_costs.decimals if instance.prizes is None else None
-    return f"{value:.0f}" if value == int(value) else f"{value:.{decimals or 3}f}"
+def format_value(instance: Published, value: float) -> str:
+    """A value with the digits that values of the instance have, three if they have any number."""
+    return f"{value:.0f}" if value == int(value) else f"{value:.{instance.decimals or 3}f}"

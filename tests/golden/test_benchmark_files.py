@@ -69,8 +69,8 @@ def files(folder: Path, pattern: str) -> list[Path]:
 def environment_value(instance: BenchmarkInstance, routes: Any) -> float:
     """The objective by the environment, which has to accept instance and solution."""
     env = environment(instance.problem)
-    actions = instance.routes_to_actions(routes)
-    assert instance.actions_to_routes(actions) == routes
+    actions = instance.to_actions(routes)
+    assert instance.from_actions(actions) == routes
     td = env.reset(instance.to_tensordict(normalize=False))
     env.check_solution_validity(td, actions)
     reward = float(env.get_reward(td, actions, check_solution=False))
@@ -293,7 +293,7 @@ def test_tours_that_use_up_their_limit_can_be_built(data: Path):
         assert routes is not None
         full += instance.cost(routes) == instance.max_length
         state = dict(env.reset(instance.to_tensordict(normalize=False)).items())
-        for action in instance.routes_to_actions(routes).unbind(-1):
+        for action in instance.to_actions(routes).unbind(-1):
             assert state["action_mask"][0, action[0]], instance.name
             state = env.advance(state, action)
         assert state["done"].all()

@@ -10,7 +10,10 @@ import pytest
 import torch
 
 from rl4co.core.rng import derive_generator
+from rl4co.data.formats import find_instances, read_instance
 from rl4co.data.formats.shop import ShopInstance, batch_instances, read_bounds
+from rl4co.data.formats.shop_files import looks_like_shop
+from rl4co.data.formats.source import Source
 from rl4co.envs import FJSPEnv, JSSPEnv
 from rl4co.envs.contract.evidence import record_episode
 from rl4co.envs.scheduling.fjsp import parser as fjs
@@ -65,6 +68,30 @@ def test_files_agree_with_their_table(folder: Path):
         if folder.name == "jssp":
             machines = [sorted(next(iter(op)) for op in job) for job in shop.jobs]
             assert machines == [list(range(shop.num_machines))] * shop.num_jobs
+
+
+def test_files_are_recognised_by_their_content(folder: Path):
+    """All of them, and nothing else; the table knows them by name or path."""
+    files = find_instances(folder)
+    assert {file.suffix for file in files} <= {"", ".txt", ".fjs"} and len(files) > 100
+    bounds = read_bounds(folder / "bks.csv")
+    listed = 0
+    for file in files:
+        name = file.relative_to(folder).as_posix() if folder.name == "fjsp" else file.name
+        table = folder / "bks.csv" if name in bounds else None
+        shop = read_instance(file, best_known=table)
+        assert shop.problem == folder.name and shop.size == shop.shop.num_ops
+        if table is not None:
+            assert (shop.lower_bound, shop.best_known) == (bounds[name].lower, bounds[name].upper)
+            listed += 1
+    assert listed > 100
+
+
+def test_no_routing_problem_is_taken_for_a_job_shop(shared_dir: Path):
+    """Nor solutions, tables, licences and the files of other problems."""
+    for file in (shared_dir / "data").rglob("*"):
+        if {"jssp", "fjsp"}.isdisjoint(file.parts) and file.is_file() and file.suffix != ".npy":
+            assert not looks_like_shop(Source.read(file)), file
 
 
 def test_random_solutions_respect_the_bounds(folder: Path):

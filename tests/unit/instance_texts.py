@@ -41,3 +41,16 @@ NODE_COORD_SECTION
 5 1150 2000
 EOF
 """
+# Two jobs on three machines, in the standard format of job shops. The first one takes 12 without
+# waiting, and that leaves room for the other.
+JSP = """\
+2 3
+2 5 0 3 1 4
+1 2 2 6 0 1
+"""
+# Two flexible jobs: one has to wait for nothing, as the other runs elsewhere; 4 + 7 is 11.
+FJS = """\
+2 3 2
+2 2 1 4 3 5 1 2 7
+1 3 1 1 2 2 3 3
+"""

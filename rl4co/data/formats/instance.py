@@ -5,9 +5,11 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
+import os
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -24,7 +26,9 @@ from rl4co.core.errors import (
 from rl4co.data.formats.distances import EdgeCosts, FloatArray, IntArray
 from rl4co.data.formats.feasibility import TOLERANCE, find_violation
 from rl4co.data.formats.layouts import LAYOUTS, Layout, get_layout
-from rl4co.data.formats.solutions import Solution, parse_solution
+from rl4co.data.formats.published import one_solution, relative_gap
+from rl4co.data.formats.route_texts import WRITERS
+from rl4co.data.formats.solutions import Solution, parse_solution, read_solution
 from rl4co.data.formats.source import Source
 
 #: One route or several, as sequences of nodes.
@@ -70,6 +74,7 @@ class BenchmarkInstance:
         comment: What the file says about itself.
         source: The file.
         published: Best-known value, if a table or the file gave one.
+        lower_bound: What no solution costs less than, if a table gave it.
         solution_file: File with the best-known solution.
         solution: The best-known solution, if it is in the file itself.
     """
@@ -94,6 +99,7 @@ class BenchmarkInstance:
     comment: str = ""
     source: Path | None = None
     published: float | None = None
+    lower_bound: float | None = None
     solution_file: Path | None = None
     solution: Routes | None = None
 
@@ -124,6 +130,31 @@ class BenchmarkInstance:
     def num_nodes(self) -> int:
         """Number of nodes N, the depot included."""
         return len(self.edge_costs.departure)
+
+    @property
+    def size(self) -> int:
+        """Number of nodes."""
+        return self.num_nodes
+
+    @property
+    def size_text(self) -> str:
+        """The size in words."""
+        return f"{self.num_nodes} nodes"
+
+    @property
+    def maximize(self) -> bool:
+        """Whether more is better: prizes are collected."""
+        return self.prizes is not None
+
+    @property
+    def value_name(self) -> str:
+        """What the value of a solution is called."""
+        return "prize" if self.maximize else "cost"
+
+    @property
+    def decimals(self) -> int | None:
+        """Digits after the point that values have; None: any number."""
+        return None if self.maximize else self.edge_costs.decimals
 
     @property
     def layout(self) -> Layout:
@@ -159,7 +190,12 @@ class BenchmarkInstance:
         """
         costs = self.edge_costs.rounded(rounding)
         return dataclasses.replace(
-            self, edge_costs=costs, published=None, solution_file=None, solution=None
+            self,
+            edge_costs=costs,
+            published=None,
+            lower_bound=None,
+            solution_file=None,
+            solution=None,
         )
 
     def as_problem(self, problem: str) -> BenchmarkInstance:
@@ -239,13 +275,7 @@ class BenchmarkInstance:
         Args:
             value: As from :meth:`objective`.
         """
-        if self.best_known is None:
-            raise ConfigError(
-                f"expected an instance with a best-known value, got none for {self.name}; "
-                "read it with solution= or best_known="
-            )
-        worse = value - self.best_known if self.prizes is None else self.best_known - value
-        return worse / abs(self.best_known) if worse else 0.0
+        return relative_gap(self, value)
 
     @functools.cached_property
     def best_known(self) -> float | None:
@@ -268,6 +298,31 @@ class BenchmarkInstance:
         found = self._read_solution()
         return None if found is None else self._checked(found)
 
+    def read_solution(self, path: str | os.PathLike[str]) -> Routes:
+        """A solution from a file in any format; refused if it breaks a constraint."""
+        return read_solution(path, self).routes
+
+    @property
+    def suffixes(self) -> tuple[str, ...]:
+        """Suffixes of files that solutions are written to, the usual one first."""
+        return (".sol", ".json") if self.layout.has_depot else (".tour", ".sol", ".json")
+
+    def format_solution(self, routes: Routes, suffix: str) -> str:
+        """Text of a file with a valid solution, by one of the suffixes."""
+        return WRITERS[suffix](self, self.as_routes(routes))
+
+    def lines(self, routes: Routes) -> list[str]:
+        """Routes as solution files call them: customers from 1; tours and words as in the file."""
+        named = not self.layout.has_depot or not all(label.isdigit() for label in self.labels)
+        texts = [" ".join(self.labels[n] if named else str(n) for n in route) for route in routes]
+        if not self.layout.has_depot:
+            return [f"Tour: {text}" for text in texts]
+        return [f"Route #{number}: {text}" for number, text in enumerate(texts, start=1)]
+
+    def record(self, routes: Routes) -> dict[str, Any]:
+        """Number of nodes, cost and routes."""
+        return {"nodes": self.num_nodes, "cost": self.cost(routes), "routes": routes}
+
     def _read_solution(self) -> Solution | None:
         if self.solution is not None and self.source is not None:
             return Solution(Source.read(self.source), self.solution, self.published)
@@ -289,7 +344,7 @@ class BenchmarkInstance:
         the largest; float32, as policies want it. A matrix of costs is included only where
         coordinates do not say enough: costs that are no Euclidean distances, or limits on times or
         lengths, which rounding decides. Get values in original units from the routes:
-        `instance.objective(instance.actions_to_routes(actions))`.
+        `instance.objective(instance.from_actions(actions))`.
 
         Without, everything is in original units, with the matrix of costs, in float64: costs of the
         environment are exact then, for classical solvers and for checks.
@@ -305,23 +360,15 @@ class BenchmarkInstance:
             tensors[key] = (tensor if tensor.dtype == torch.bool else tensor.to(dtype)).unsqueeze(0)
         return TensorDict(tensors, batch_size=[1])
 
-    def actions_to_routes(self, actions: Tensor | Sequence[int]) -> Routes:
+    def from_actions(self, actions: Tensor | Sequence[int]) -> Routes:
         """Routes of a solution in the environment's encoding.
 
         Args:
             actions: `[T]` or `[1, T]`.
         """
-        tensor = torch.as_tensor(actions)
-        if tensor.dim() == 2 and len(tensor) == 1:
-            tensor = tensor[0]
-        if tensor.dim() != 1:
-            raise ConfigError(
-                f"expected the actions of one solution, [T] or [1, T], got {list(tensor.shape)}; "
-                "pick one solution of a batch"
-            )
-        return self.as_routes(tensor.tolist())
+        return self.as_routes(one_solution(actions).tolist())
 
-    def routes_to_actions(self, routes: Sequence[int] | Sequence[Sequence[int]]) -> Tensor:
+    def to_actions(self, routes: Sequence[int] | Sequence[Sequence[int]]) -> Tensor:
         """A solution in the environment's encoding: `[1, T]`, int64."""
         actions: list[int] = []
         for route in self.as_routes(routes):

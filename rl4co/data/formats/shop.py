@@ -8,7 +8,7 @@ import math
 import os
 import re
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -298,16 +298,18 @@ def read_bounds(table: str | os.PathLike[str], suffix: str | None = None) -> dic
     reader = csv.DictReader(source.text.splitlines())
     columns = list(reader.fieldnames or ())
     name = next((column for column in NAME_COLUMNS if column in columns), None)
-    pairs = {key: (f"lb{key}", f"ub{key}") for key in _pairs(columns)}
-    wanted = None if suffix is None else f"_{suffix}"
-    if name is None or not pairs or (wanted is not None and wanted not in pairs):
+    pairs = bound_columns(columns)
+    if suffix is not None:
+        pairs = [pair for pair in pairs if pair == (f"lb_{suffix}", f"ub_{suffix}")]
+    if name is None or not pairs:
+        end = "" if suffix is None else f"_{suffix}"
         raise source.fault(
-            f"a column {' or '.join(NAME_COLUMNS)} and columns lb{wanted or ''}, ub{wanted or ''}",
+            f"a column {' or '.join(NAME_COLUMNS)} and columns lb{end}, ub{end}",
             f"{columns}",
             "choose the columns with suffix=",
             line=1,
         )
-    lower, upper = pairs[max(pairs, key=_year) if wanted is None else wanted]
+    lower, upper = pairs[0]
     return {
         row[name]: Bounds(
             _cell(source, row[lower], reader.line_num), _cell(source, row[upper], reader.line_num)
@@ -316,11 +318,13 @@ def read_bounds(table: str | os.PathLike[str], suffix: str | None = None) -> dic
     }
 
 
-def _pairs(columns: Sequence[str]) -> Iterator[str]:
-    """Suffixes for which both `lb` and `ub` are there."""
-    for column in columns:
-        if column.startswith("lb") and f"ub{column[2:]}" in columns:
-            yield column[2:]
+def bound_columns(columns: Sequence[str]) -> list[tuple[str, str]]:
+    """Pairs of columns of a table with lower and upper bounds (`lb_2026`, `ub_2026`), latest first.
+
+    The latest one has the largest year in its name; among equals the first counts.
+    """
+    suffixes = [name[2:] for name in columns if name[:2] == "lb" and f"ub{name[2:]}" in columns]
+    return [(f"lb{end}", f"ub{end}") for end in sorted(suffixes, key=_year, reverse=True)]
 
 
 def _year(suffix: str) -> float:

@@ -1,8 +1,8 @@
 """The instances of a benchmark: read or generated, handed to methods, judged in their own units.
 
 An instance of a file is solved classically in its original units, with its own rounding, and by
-models in the unit square; either way its value is that of the routes in original units. Instances
-of an environment are valued by the environment.
+models as they were trained (in the unit square); either way its value is that of the routes, or of
+the schedule, in original units. Instances of an environment are valued by the environment.
 """
 
 from __future__ import annotations
@@ -10,8 +10,10 @@ from __future__ import annotations
 import abc
 import glob
 import hashlib
+import os
 import re
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -22,12 +24,7 @@ from tensordict import TensorDict, TensorDictBase
 from torch import Tensor
 
 from rl4co.core.errors import ConfigError, FileFormatError, RL4COError, UnsupportedError
-from rl4co.data.formats import (
-    BenchmarkInstance,
-    find_instances,
-    read_best_known,
-    read_instance,
-)
+from rl4co.data.formats import Published, find_instances, read_best_known, read_instances
 from rl4co.data.generate import generate_env_data
 from rl4co.envs import get_env
 from rl4co.envs.base import RL4COEnvBase
@@ -45,7 +42,7 @@ class Entry(abc.ABC):
         name: Its name, unique in its set.
         fingerprint: Digest of all that matters to its solutions and their values.
         problem: Name of its environment.
-        size: Number of nodes, or of actions if there are no nodes.
+        size: Number of nodes or operations; of actions in instances of an environment.
         maximize: Whether more is better.
         best_known: Best-known value, if there is one.
         note: Why there is none, if there should be.
@@ -74,11 +71,12 @@ class Entry(abc.ABC):
         """
 
     @abc.abstractmethod
-    def judge(self, actions: Tensor) -> tuple[float, list[Any]]:
+    def judge(self, actions: Tensor, problem: str) -> tuple[float, list[Any]]:
         """Value of a solution, and the solution in plain lists; raises if it is not valid.
 
         Args:
             actions: `[T]`, in the environment's encoding.
+            problem: Name of that environment, as for :meth:`for_model`.
         """
 
 
@@ -88,17 +86,17 @@ class FileEntry(Entry):
     Args:
         instance: What the file says.
         source: What the specification says about its set.
+        name: Name of the instance.
+        part: What tells the instance from others in the same file, if there are any.
     """
 
-    def __init__(self, instance: BenchmarkInstance, source: FileSource) -> None:
+    def __init__(self, instance: Published, source: FileSource, name: str, part: str = "") -> None:
         assert instance.source is not None
-        self.instance = instance
-        self.name = instance.source.stem
-        content = instance.source.read_bytes()
-        self.fingerprint = _digest(b"file", content, str(source.rounding).encode())
-        self.problem, self.size = instance.problem, instance.num_nodes
-        self.maximize = instance.prizes is not None
-        self.decimals = None if self.maximize else instance.edge_costs.decimals
+        self.instance, self.name = instance, name
+        content = [instance.source.read_bytes(), str(source.rounding).encode()]
+        self.fingerprint = _digest(b"file", *content, *([part.encode()] if part else []))
+        self.problem, self.size = instance.problem, instance.size
+        self.maximize, self.decimals = instance.maximize, instance.decimals
         try:
             if source.best_known is None:
                 self.best_known = instance.best_known
@@ -112,15 +110,15 @@ class FileEntry(Entry):
         return environment_of(self.instance), self.instance.to_tensordict(normalize=False)
 
     def for_model(self, problem: str) -> tuple[RL4COEnvBase, TensorDict]:
-        """In the unit square, float32."""
+        """As policies want it, float32."""
         seen = self.instance.as_problem(problem)
         return environment_of(seen), seen.to_tensordict(normalize=True)
 
-    def judge(self, actions: Tensor) -> tuple[float, list[Any]]:
-        """Objective in original units, and routes."""
-        routes = self.instance.actions_to_routes(actions)
-        self.instance.check(routes, tolerance=TOLERANCE)
-        return self.instance.objective(routes), [list(route) for route in routes]
+    def judge(self, actions: Tensor, problem: str) -> tuple[float, list[Any]]:
+        """Objective in original units, and routes or schedule."""
+        solution = self.instance.as_problem(problem).from_actions(actions)
+        self.instance.check(solution, tolerance=TOLERANCE)
+        return self.instance.objective(solution), _lists(solution)
 
 
 class TensorEntry(Entry):
@@ -157,7 +155,7 @@ class TensorEntry(Entry):
             )
         return self.env, self.td.clone()
 
-    def judge(self, actions: Tensor) -> tuple[float, list[Any]]:
+    def judge(self, actions: Tensor, problem: str) -> tuple[float, list[Any]]:
         """Reward or cost, and actions."""
         env, td = self.for_solver()
         solution = actions.unsqueeze(0).cpu()  # [1, T]
@@ -185,7 +183,7 @@ class BrokenEntry(Entry):
         """Refused."""
         raise FileFormatError(self.reason)
 
-    def judge(self, actions: Tensor) -> tuple[float, list[Any]]:
+    def judge(self, actions: Tensor, problem: str) -> tuple[float, list[Any]]:
         """Refused."""
         raise FileFormatError(self.reason)
 
@@ -203,6 +201,13 @@ class InstanceSet:
         self.name, self.entries, self.uniform = name, list(entries), uniform
         if not self.entries:
             raise ConfigError(f"expected at least one instance in the set {name!r}, got none")
+        names = Counter(entry.name for entry in self.entries)
+        twice = next((each for each, count in names.items() if count > 1), None)
+        if twice is not None:
+            raise ConfigError(
+                f"expected distinct names of instances in the set {name!r}, got two called "
+                f"{twice!r}; put their files in two sets"
+            )
 
     def batches(self, size: int) -> Iterator[list[Entry]]:
         """The instances in batches, single ones if they differ in shape."""
@@ -225,11 +230,28 @@ def load_set(source: Source) -> InstanceSet:
 
 
 def _read_files(source: FileSource) -> Iterator[Entry]:
-    for path in find_files(source.files)[: source.limit]:
+    paths = find_files(source.files)[: source.limit]
+    for path, name in zip(paths, _names(paths), strict=True):
         try:
-            yield FileEntry(read_instance(path, rounding=source.rounding), source)
+            found = read_instances(path, rounding=source.rounding)
+            if len(found) == 1:
+                yield FileEntry(found[0], source, name)
+                continue
+            for each in found:
+                part = each.name.removeprefix(path.stem)
+                yield FileEntry(each, source, f"{name}{part}", part)
         except (RL4COError, OSError) as error:
-            yield BrokenEntry(path.stem, str(error))
+            yield BrokenEntry(name, str(error))
+
+
+def _names(paths: Sequence[Path]) -> list[str]:
+    """Names of files without their suffixes; the paths of those that would have the same name."""
+    stems = [path.stem for path in paths]
+    folder = os.path.commonpath([path.absolute().parent for path in paths])
+    return [
+        stem if stems.count(stem) == 1 else path.absolute().relative_to(folder).as_posix()
+        for path, stem in zip(paths, stems, strict=True)
+    ]
 
 
 def find_files(patterns: Sequence[str]) -> list[Path]:
@@ -283,3 +305,8 @@ def _digest(*parts: bytes) -> str:
 def stack(instances: Sequence[TensorDict]) -> TensorDict:
     """Instances of the same shapes as one batch."""
     return torch.cat(list(instances))
+
+
+def _lists(solution: Any) -> Any:
+    """Nested tuples as lists."""
+    return [_lists(part) for part in solution] if isinstance(solution, tuple) else solution

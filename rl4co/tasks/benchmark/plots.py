@@ -87,7 +87,7 @@ def plot_gap_vs_time(report: Report) -> Figure | None:
 
 
 def plot_gap_by_size(report: Report) -> Figure | None:
-    """Gap of every instance by its number of nodes, and means of groups of similar size.
+    """Gap of every instance by its nodes or operations, and means of groups of similar size.
 
     One panel per problem, as sets may differ in nothing but the size; none for a single size.
     """
@@ -111,7 +111,7 @@ def plot_gap_by_size(report: Report) -> Figure | None:
         sizes = [row.size for row in rows]
         if max(sizes) > WIDE_SIZES * min(sizes):
             _log_time(ax, sizes)
-        _frame(ax, problem, "nodes", "gap (%)", [row.gap for row in rows if row.gap is not None])
+        _frame(ax, problem, "size", "gap (%)", [row.gap for row in rows if row.gap is not None])
     _legend(figure, axes)
     return figure
 

@@ -41,7 +41,7 @@ class Row:
         set: Name of the set.
         instance: Name of the instance.
         problem: Name of its environment.
-        size: Its number of nodes.
+        size: Its number of nodes or operations.
         method: Name of the method.
         value: Value in the units of the instance; None if there is none.
         reference: Value to compare with.

@@ -121,7 +121,7 @@ class SolverRunner(Runner):
                     td, self.time_limit, solver=self.method.solver, **self.method.options
                 )
                 seconds = time.perf_counter() - started
-            value, solution = entry.judge(actions[0])
+            value, solution = entry.judge(actions[0], entry.problem)
             cost, points = float(costs[0]), []
             if accounts:  # the solver had a process of its own
                 seconds = accounts[0].seconds
@@ -159,29 +159,31 @@ class ModelRunner(Runner):
     def run(self, entries: Sequence[Entry]) -> list[Result]:
         """See :class:`Runner`; a batch that fails is tried again one by one."""
         try:
-            solutions = self._decode(entries)
+            problem = getattr(self._loaded(), "env_name", entries[0].problem)
+            solutions = self._decode(entries, problem)
         except Exception as error:  # any: the other instances must go on
             if len(entries) == 1:
                 return [self._failure(entries[0], error)]
             return [result for entry in entries for result in self.run([entry])]
         return [
-            self._judged(entry, [(at, actions[row]) for at, actions in solutions])
+            self._judged(entry, problem, [(at, actions[row]) for at, actions in solutions])
             for row, entry in enumerate(entries)
         ]
 
-    def _judged(self, entry: Entry, solutions: Sequence[tuple[float, Tensor]]) -> Result:
+    def _judged(
+        self, entry: Entry, problem: str, solutions: Sequence[tuple[float, Tensor]]
+    ) -> Result:
         try:
-            judged = [(at, *entry.judge(actions)) for at, actions in solutions]
+            judged = [(at, *entry.judge(actions, problem)) for at, actions in solutions]
         except Exception as error:  # any: the other instances must go on
             return self._failure(entry, error)
         best = (max if entry.maximize else min)(judged, key=lambda each: each[1])
         points = [(at, value) for at, value, _ in judged]
         return self._result(entry, points, judged[-1][0], best[2])
 
-    def _decode(self, entries: Sequence[Entry]) -> list[tuple[float, Tensor]]:
+    def _decode(self, entries: Sequence[Entry], problem: str) -> list[tuple[float, Tensor]]:
         """Time per instance until the end of each pass, and its solutions `[B, T]`."""
         policy = self._loaded()
-        problem = getattr(policy, "env_name", entries[0].problem)
         pairs = [entry.for_model(problem) for entry in entries]
         env, instances = pairs[0][0], stack([td for _, td in pairs])
         # The same for a batch whichever others there are, so that a resumed run is the same.

@@ -33,7 +33,7 @@ class Result:
         value: Value of the solution in the units of the instance; None if there is none.
         seconds: Time per instance.
         incumbents: Pairs of time and value, each better than the one before.
-        solution: Routes, or actions, in plain lists.
+        solution: Routes, schedule, or actions, in plain lists.
         error: Why there is no value.
     """
 

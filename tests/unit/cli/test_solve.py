@@ -15,9 +15,11 @@ from rl4co.cli import app
 from rl4co.data import read_instance, read_solution
 from rl4co.models import AttentionModelPolicy
 from rl4co.tasks.methods import SEARCHES
-from tests.unit.instance_texts import TSP, VRP
+from tests.unit.instance_texts import JSP, TSP, VRP
 
 NEAREST = ("--solver", "nearest_neighbor")
+
+TAILLARD = "jobs, machines, seeds, bounds\n2 2 0 0 9 9\nTimes\n1 2\n3 4\nMachines\n1 2\n2 1\n"
 
 
 @pytest.fixture
@@ -96,8 +98,65 @@ def test_json():
     assert record == {
         "file": "long.tsp", "name": "long", "problem": "tsp", "nodes": 5,
         "solver": "local_search", "cost": 680.0, "objective": 680.0, "objective_before": None,
-        "best_known": None, "gap": None,
+        "best_known": None, "gap": None, "lower_bound": None, "optimal": False,
     }  # fmt: skip
+
+
+@pytest.mark.usefixtures("here")
+def test_job_shops():
+    """Makespan, bounds, a line for each job; written, read again, drawn."""
+    Path("two").write_text(JSP)
+    Path("bks.csv").write_text("instance,lb_2026,ub_2026\ntwo,11,12\n")
+    rule = ("--solver", "dispatching")
+    result = run("two", *rule, "--best-known", "bks.csv", "--render", "two.png")
+    assert result.stdout.startswith("two (jssp, 2 jobs, 3 machines, 6 operations)\n")
+    lines = [" ".join(line.split()) for line in result.stdout.splitlines()]
+    assert {"makespan 12", "best known 12", "gap 0.00 %", "lower bound 11"} <= set(lines)
+    assert lines[-2:] == ["Job 0: m2 0-5, m0 5-8, m1 8-12", "Job 1: m1 0-2, m2 5-11, m0 11-12"]
+    assert Path("two.png").read_bytes().startswith(b"\x89PNG")
+    (first,) = run_json("two", *rule, "--out", "schedule.json")
+    (again,) = run_json("two", "--initial", "schedule.json", "--best-known", "schedule.json")
+    assert (again["best_known"], again["gap"], again["optimal"]) == (12, 0, False)
+    assert again["schedule"] == first["schedule"] and again["solver"] == "schedule.json"
+    assert again["schedule"][1][1] == {"machine": 2, "start": 5, "end": 11}
+    assert (again["makespan"], again["jobs"], again["machines"], again["operations"]) == (
+        12, 2, 3, 6,
+    )  # fmt: skip
+    optimal = run("two", *rule, "--best-known", "bks.csv", "--column", "lb_2026")
+    assert "gap 9.09 %" in " ".join(optimal.stdout.split())
+
+
+@pytest.mark.usefixtures("here")
+def test_routes_and_schedules_in_one_table():
+    """A folder of both, with the usual formats of solutions."""
+    Path("two").write_text(JSP)
+    result = run(".", "--solver", "random", "--out", "solved")
+    assert result.exit_code == 0, result.output
+    assert [line.split()[:3] for line in result.stdout.splitlines()[4:7]] == [
+        ["long.tsp", "tsp", "5"], ["tiny.vrp", "cvrp", "5"], ["two", "jssp", "6"],
+    ]  # fmt: skip
+    names = sorted(path.name for path in Path("solved").iterdir())
+    assert names == ["long.tour", "tiny.sol", "two.json"]
+
+
+@pytest.mark.usefixtures("here")
+@pytest.mark.parametrize(
+    ("text", "arguments", "message"),
+    [
+        (JSP[:-4], [], "job 1, operation 2: expected machine, got the end of the file"),
+        (JSP, ["--solver", "lkh"], "got 'jssp'"),
+        (JSP, ["--solver", "dispatching", "--rounding", "exact"], "expected no rounding for two"),
+        (JSP, ["--solver", "dispatching", "--out", "a.sol"], "suffix of a solution of jssp"),
+        (JSP, ["--initial", "tiny.vrp"], "expected JSON"),
+        (JSP, ["--solver", "dispatching", "--best-known", "bks.csv"], "a line for two, got none"),
+        (2 * TAILLARD, [], "expected one instance, got 2 (two_1 to two_2)"),
+    ],
+)
+def test_bad_job_shops(text: str, arguments: list[str], message: str):
+    """What was expected, what is there, and what to do."""
+    Path("two").write_text(text)
+    Path("bks.csv").write_text("instance,lb,ub\nother,11,12\n")
+    assert_refused(message, "two", *arguments)
 
 
 @pytest.mark.usefixtures("here")
@@ -253,7 +312,7 @@ def test_bad_files(here: Path, text: str, message: str):
         (["tiny.vrp", "--rounding", "sideways", *NEAREST], "sideways"),
         (["tiny.vrp", "--best-known", "nowhere.csv", *NEAREST], "nowhere.csv"),
         (["tiny.vrp", "long.tsp", "--best-known", "3"], "a table as --best-known of 2 files"),
-        (["tiny.vrp", "--out", "x.tour"], "write a .sol or .json file"),
+        (["tiny.vrp", "--out", "x.tour"], "known: .json, .sol"),
         (["tiny.vrp", "--out", "x.docx"], "suffix of a solution"),
         (["tiny.vrp", "--out", "tiny.vrp/x.sol"], "got the file"),
         (["tiny.vrp", "--render", "x.docx"], "'x.docx'"),

@@ -406,7 +406,7 @@ def test_table_of_best_known_values(write: Write):
     ("text", "message"),
     [
         ("instance,value\na,1\n", "a column best_known or bks"),
-        ("what,optimum\na,1\n", "a column instance or name or file"),
+        ("what,optimum\na,1\n", "a column instance or path or name or file"),
         ("instance,optimum\nz,1\n", "a line for tiny-n4-k2, got none"),
         ("instance,optimum\na,one\n", "line 2, optimum: expected numbers, got 'one'"),
     ],

@@ -22,7 +22,7 @@ from rl4co.core.errors import ConfigError, FileFormatError, RL4COError
 from rl4co.data.formats import read_instance
 from rl4co.data.io import save_tensordict_to_npz
 from rl4co.envs import get_env
-from rl4co.models import AttentionModelPolicy
+from rl4co.models import AttentionModelPolicy, L2DPolicy
 from rl4co.tasks.benchmark import (
     BenchmarkSpec,
     ModelMethod,
@@ -43,6 +43,7 @@ from rl4co.tasks.benchmark.runners import Runner
 from rl4co.tasks.benchmark.spec import DataSource, FileSource, GeneratedSource
 from rl4co.tasks.benchmark.store import FILE, Result, open_store
 from rl4co.tasks.evaluate import evaluate_policy
+from tests.unit.instance_texts import FJS, JSP
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 
@@ -256,6 +257,33 @@ def test_best_known_values_may_be_missing(files: Path, tmp_path: Path):
     assert tiny.best_known is None and "no best-known value of tiny" in tiny.note
 
 
+def test_files_of_the_same_name(tmp_path: Path):
+    """They go by their paths, so that no result is taken for another."""
+    for folder, text in (("edata", FJS), ("rdata", FJS.replace("2 7", "2 9"))):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "la01.txt").write_text(text)
+    (tmp_path / "edata" / "la02.txt").write_text(FJS)
+    table = tmp_path / "bks.csv"
+    table.write_text("path,lb,ub\nedata/la01.txt,1,11\nrdata/la01.txt,1,13\nedata/la02.txt,,\n")
+    entries = load_set(FileSource((str(tmp_path),), "hurink", best_known=str(table))).entries
+    assert [(entry.name, entry.best_known) for entry in entries] == [
+        ("edata/la01.txt", 11.0), ("la02", None), ("rdata/la01.txt", 13.0),
+    ]  # fmt: skip
+
+
+def test_every_instance_of_a_file_is_an_entry(tmp_path: Path):
+    """With a name and a fingerprint of its own, and its own bounds."""
+    block = "jobs, machines\n2 2 0 0 {} 9\nTimes\n1 2\n3 4\nMachines\n1 2\n2 1\n"
+    (tmp_path / "tai.txt").write_text(block.format(9) + block.format(8))
+    first, second = load_set(FileSource((str(tmp_path / "tai.txt"),), "tai")).entries
+    assert (first.name, first.best_known) == ("tai_1", 9.0)
+    assert (second.name, second.best_known) == ("tai_2", 8.0)
+    assert first.fingerprint != second.fingerprint
+    (tmp_path / "tai_1.txt").write_text(JSP)
+    with pytest.raises(ConfigError, match="two called 'tai_1'; put their files in two sets"):
+        load_set(FileSource((str(tmp_path),), "tai"))
+
+
 # ---------------------------------------------------------------- results
 
 
@@ -276,6 +304,36 @@ def test_values_are_in_the_units_of_the_instance(files: Path, model: Path, tmp_p
     other = [r for r in report.rows if r.instance == "other"]
     assert {r.reference_kind for r in other} == {"best found"}
     assert min(r.gap for r in other) == 0.0
+
+
+def test_job_shops(tmp_path: Path):
+    """Makespans of stored schedules, by a solver and by models of both problems."""
+    (tmp_path / "two").write_text(JSP)
+    (tmp_path / "flexible.fjs").write_text(FJS)
+    table = tmp_path / "bks.csv"
+    table.write_text("instance,lb_2026,ub_2026\ntwo,10,10\nflexible,11,11\n")
+    models = [
+        L2DPolicy(env_name=problem, embed_dim=16, num_encoder_layers=1).save_pretrained(
+            tmp_path / "models" / problem
+        )
+        for problem in ("jssp", "fjsp")
+    ]
+    spec = spec_of("dispatching", *map(str, models),
+                   instances=[f"{tmp_path}/two:best_known={table}",
+                              f"{tmp_path}/flexible.fjs:best_known={table}"])  # fmt: skip
+    report = run_benchmark(spec, tmp_path / "out")
+    assert [(row.instance, row.method) for row in report.errors] == [("flexible", "jssp:greedy")]
+    assert "instance of jssp, got one of fjsp (flexible)" in report.errors[0].error
+    assert {row.reference for row in report.rows} == {10.0, 11.0}
+    assert {row.reference_kind for row in report.rows} == {"best known"}
+    assert (report.rows[0].value, report.rows[0].gap, report.rows[0].size) == (12.0, 20.0, 6)
+    for record in stored(tmp_path / "out"):
+        if record["error"] is None:
+            instance = read_instance(
+                tmp_path / spec.instances[record["instance"] != "two"].files[0]
+            )
+            instance.check(record["solution"])
+            assert record["value"] == instance.objective(record["solution"])
 
 
 def test_models_are_decoded_in_batches(model: Path, tmp_path: Path):
@@ -670,7 +728,7 @@ def test_plots_are_drawn_for_what_there_is(tmp_path: Path):
     values |= {("x", "b"): 55.0, ("y", "b"): 70.0}
     figure = plot_gap_by_size(fake_report(values, small, large))
     (ax,) = figure.axes
-    assert (ax.get_xlabel(), ax.get_ylabel(), ax.get_xscale()) == ("nodes", "gap (%)", "log")
+    assert (ax.get_xlabel(), ax.get_ylabel(), ax.get_xscale()) == ("size", "gap (%)", "log")
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["x", "y"]
     nothing = fake_report({("x", "a"): None, ("y", "a"): None}, FakeEntry("a"))
     assert draw_plots(nothing, tmp_path) == []

@@ -20,9 +20,9 @@ from rl4co.core.errors import (
     UnknownNameError,
     UnsupportedError,
 )
-from rl4co.data import read_solution, write_solution
+from rl4co.data import read_instance, read_solution, write_solution
 from rl4co.envs import get_env
-from rl4co.models import AttentionModelPolicy
+from rl4co.models import AttentionModelPolicy, L2DPolicy
 from rl4co.tasks.solve import (
     ByFile,
     ByModel,
@@ -35,7 +35,7 @@ from rl4co.tasks.solve import (
     solve_file,
     solve_files,
 )
-from tests.unit.instance_texts import TSP, VRP
+from tests.unit.instance_texts import FJS, JSP, TSP, VRP
 
 
 @pytest.fixture
@@ -52,8 +52,15 @@ def tsp(tmp_path: Path) -> Path:
     return file
 
 
+@pytest.fixture
+def shop(tmp_path: Path) -> Path:
+    file = tmp_path / "two"
+    file.write_text(JSP)
+    return file
+
+
 class Recorder(nn.Module):
-    """Visits the nodes in the order that it is told, and keeps what it saw."""
+    """Takes the actions that it is told, and keeps what it saw."""
 
     def __init__(self, actions: list[int]) -> None:
         super().__init__()
@@ -72,7 +79,7 @@ def test_cost_and_gap_in_original_units(vrp: Path):
     """The gap is that to the value of the solution beside the file, worse here on purpose."""
     vrp.with_suffix(".sol").write_text("Route #1: 1 2\nRoute #2: 3\nRoute #3: 4\nCost 36\n")
     result = solve_file(vrp, BySolver("insertion"), polish=BySolver("local_search"))
-    assert result.value == 32 and sorted(map(sorted, result.routes)) == [[1, 2], [3, 4]]
+    assert result.value == 32 and sorted(map(sorted, result.solution)) == [[1, 2], [3, 4]]
     assert result.instance.best_known == 36
     assert result.gap == pytest.approx(-4 / 36)
     assert result.solver == "insertion + local_search" and result.seconds > 0
@@ -135,7 +142,7 @@ def test_a_model_sees_the_unit_square_and_shares_of_the_capacity(vrp: Path):
     locs = policy.seen["locs"][0]
     assert locs.amax(0).tolist() == [0.5, 1.0] and locs.amin(0).tolist() == [0.0, 0.0]
     assert policy.seen["demand"][0].tolist() == pytest.approx([0.0, 0.4, 0.6, 0.8, 0.2])
-    assert result.routes == ((1, 4), (2,), (3,)) and result.solver == "greedy"
+    assert result.solution == ((1, 4), (2,), (3,)) and result.solver == "greedy"
     assert result.value == 3 + 5 + 8 + 10 + 8
 
 
@@ -156,7 +163,7 @@ def test_methods_and_their_options_are_those_of_evaluation(tsp: Path, tmp_path: 
     options = {"samples": 20, "seed": 1}
     first = solve_file(tsp, ByModel.load(folder, "sampling", options=options))
     again = solve_file(tsp, ByModel.load(folder, "sampling", options=options))
-    assert first.routes == again.routes and first.value <= 951
+    assert first.solution == again.solution and first.value <= 951
     with pytest.raises(UnknownNameError, match="mean 'greedy'"):
         solve_file(tsp, ByModel.load(folder, "gredy"))
     with pytest.raises(ConfigError, match="beam_width"):
@@ -175,6 +182,73 @@ def test_a_model_of_a_more_general_problem_will_do(vrp: Path, tsp: Path):
     assert solve_file(vrp, ByModel(policy, get_env("mtvrp"))).value == 32
     assert policy.seen["demand_linehaul"][0].tolist() == pytest.approx([0, 0.4, 0.6, 0.8, 0.2])
     assert solve_file(tsp, ByModel(Recorder([0, 3, 1, 2, 4]), get_env("atsp"))).value == 680
+
+
+# ---------------------------------------------------------------- job shops
+
+
+def test_a_job_shop(shop: Path):
+    """A rule of dispatching; without a solver that proves something, nothing is proven."""
+    result = solve_file(shop, BySolver("dispatching"), best_known=10.0)
+    assert (result.value, result.gap) == (12, pytest.approx(0.2))
+    assert (result.lower_bound, result.is_optimal) == (None, False)
+    assert describe(result) == "two · makespan 12 · gap 20.00 %"
+    assert result.solution[0] == ((2, 0), (0, 5), (1, 8))
+
+
+@pytest.mark.solvers
+@pytest.mark.parametrize(("text", "problem", "makespan"), [(JSP, "jssp", 12), (FJS, "fjsp", 11)])
+def test_shops_are_solved_to_optimality(tmp_path: Path, text: str, problem: str, makespan: int):
+    """By default, with a proof; a bound in a table that is worse does not hide it."""
+    pytest.importorskip("ortools")
+    file, table = tmp_path / "two.txt", tmp_path / "bks.csv"
+    file.write_text(text)
+    table.write_text("instance,lb,ub\ntwo,5,20\n")
+    result = solve_file(file, BySolver(max_runtime=5), best_known=table)
+    assert (result.instance.problem, result.solver, result.value) == (problem, "cpsat", makespan)
+    assert (result.lower_bound, result.is_optimal) == (makespan, True)
+    assert result.gap == pytest.approx(makespan / 20 - 1)
+
+
+@pytest.mark.solvers
+def test_a_schedule_is_improved(shop: Path, tmp_path: Path):
+    """From a file, in which job 1 goes first and machines wait."""
+    pytest.importorskip("ortools")
+    slow = (((2, 20), (0, 25), (1, 28)), ((1, 0), (2, 3), (0, 19)))
+    start = write_solution(tmp_path / "slow.json", read_instance(shop), slow)
+    result = solve_file(shop, ByFile(start), polish=BySolver(max_runtime=5))
+    assert (result.start_value, result.value, result.start) == (32, 12, slow)
+    assert (result.solver, result.is_optimal) == ("slow.json + cpsat", True)
+
+
+def test_a_model_sees_a_job_shop_in_its_own_times(shop: Path):
+    """Actions name jobs, or jobs and machines if the model is one of the flexible problem."""
+    policy = Recorder([1, 2, 2, 1, 1, 2])
+    result = solve_file(shop, ByModel(policy, get_env("jssp")))
+    assert policy.seen["proc_times"][0].amax(0).tolist() == [5, 3, 4, 2, 6, 1]
+    assert result.value == 12 and result.solver == "greedy"
+    # 1 + job * 3 + machine
+    flexible = Recorder([3, 5, 6, 1, 2, 4])
+    again = solve_file(shop, ByModel(flexible, get_env("fjsp")))
+    assert again.solution == result.solution and again.instance.problem == "jssp"
+    with pytest.raises(UnsupportedError, match=r"instance of tsp, got one of jssp \(two\)"):
+        solve_file(shop, ByModel(policy, get_env("tsp")))
+
+
+@pytest.mark.parametrize("method", ["greedy", "sampling", "multistart_greedy", "beam_search"])
+def test_decoding_of_job_shops(shop: Path, tmp_path: Path, method: str):
+    """An untrained model: every method gives a valid schedule; two jobs leave little to choose."""
+    policy = L2DPolicy(env_name="jssp", embed_dim=16, num_encoder_layers=1)
+    folder = policy.save_pretrained(tmp_path / "model")
+    options = {"samples": 4} if method == "sampling" else {}
+    result = solve_file(shop, ByModel.load(folder, method, options=options))
+    assert 12 <= result.value <= 21 and result.solver == method
+
+
+def test_symmetries_of_the_plane_are_of_no_use_to_job_shops(shop: Path):
+    """There are no coordinates."""
+    with pytest.raises(UnsupportedError, match="use sampling or multistart"):
+        solve_file(shop, ByModel(Recorder([1]), get_env("jssp"), "augment_dihedral_8"))
 
 
 # ---------------------------------------------------------------- going on from a solution
@@ -293,7 +367,7 @@ def test_num_procs_must_be_positive(vrp: Path):
 # ---------------------------------------------------------------- what is made of a solution
 
 
-def test_picture(vrp: Path, tsp: Path, tmp_path: Path):
+def test_picture(vrp: Path, tsp: Path, shop: Path, tmp_path: Path):
     """The title has value and gap; other formats are refused."""
     result = solve_file(vrp, BySolver("nearest_neighbor"), best_known=30.0)
     assert result.gap is not None
@@ -302,6 +376,8 @@ def test_picture(vrp: Path, tsp: Path, tmp_path: Path):
     assert target.read_bytes().startswith(b"\x89PNG")
     tour = solve_file(tsp, BySolver("local_search"))
     assert "<svg" in save_picture(tour, tmp_path / "long.svg").read_text()
+    gantt = solve_file(shop, BySolver("dispatching"))
+    assert "machine 2" in save_picture(gantt, tmp_path / "two.svg").read_text()
     with pytest.raises(ConfigError, match=r"'tiny\.docx'"):
         save_picture(result, tmp_path / "tiny.docx")
 
@@ -309,6 +385,6 @@ def test_picture(vrp: Path, tsp: Path, tmp_path: Path):
 def test_written_solutions_have_the_value_that_was_reported(vrp: Path, tmp_path: Path):
     """There and back."""
     result = solve_file(vrp, BySolver("nearest_neighbor"))
-    target = write_solution(tmp_path / "out.sol", result.instance, result.routes)
+    target = write_solution(tmp_path / "out.sol", result.instance, result.solution)
     again = read_solution(target, result.instance)
-    assert again.routes == result.routes and again.value == result.value
+    assert again.routes == result.solution and again.value == result.value

@@ -1,0 +1,91 @@
+"""Best-known values and bounds of an instance from a CSV table."""
+
+from __future__ import annotations
+
+import csv
+import os
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from rl4co.data.formats.published import Published
+from rl4co.data.formats.shop import NAME_COLUMNS, Bounds, bound_columns
+from rl4co.data.formats.source import Source
+
+#: Names of the columns with best-known values, besides pairs of bounds.
+VALUE_COLUMNS = ("best_known", "bks", "optimum", "sol_cost", "cost", "best_score", "ea4op_score")
+
+
+def read_best_known(
+    table: str | os.PathLike[str], instance: Published, column: str | None = None
+) -> float | None:
+    """The best-known value of an instance from a CSV table; None if its cell is empty.
+
+    Args:
+        table: CSV file with names of columns.
+        instance: The instance, found by the path or name of its file, or by its name.
+        column: Name of the column of values; None takes the first of :data:`VALUE_COLUMNS`, else
+            the latest one of upper bounds (`ub_2026`), if there is one of lower bounds for it.
+
+    Raises:
+        FileFormatError: The table has no such column, or does not list the instance.
+    """
+    return read_known(table, instance, column).upper
+
+
+def read_known(
+    table: str | os.PathLike[str], instance: Published, column: str | None = None
+) -> Bounds:
+    """The best-known value of an instance, and the lower bound on it, from a CSV table.
+
+    Args:
+        table: See :func:`read_best_known`.
+        instance: See :func:`read_best_known`.
+        column: See :func:`read_best_known`. The lower bound of `ub_2026` is in `lb_2026`.
+    """
+    source = Source.read(table)
+    reader = csv.DictReader(source.text.splitlines())
+    columns = list(reader.fieldnames or ())
+    pairs = {upper: lower for lower, upper in bound_columns(columns)}
+    name_column = _pick(source, columns, NAME_COLUMNS)
+    known = (*VALUE_COLUMNS, *pairs, "ub") if column is None else (column,)
+    value_column = _pick(source, columns, known)
+    rows = {row[name_column] or "": (reader.line_num, row) for row in reader}
+    line, row = rows[_find(source, list(rows), instance, name_column)]
+
+    def number(key: str | None) -> float | None:
+        cell = "" if key is None else (row[key] or "").strip()
+        return source.numbers([cell], line, key)[0] if cell else None
+
+    return Bounds(number(pairs.get(value_column)), number(value_column))
+
+
+def _find(source: Source, names: Sequence[str], instance: Published, column: str) -> str:
+    """The name in a table that means an instance; a table may have paths of files."""
+    file = instance.source or Path(instance.name)
+    path = f"/{file.absolute().as_posix()}".lower()
+    # File names first: several instances may have the same NAME.
+    for wanted in (file.name, file.stem, instance.name):
+        found = [name for name in names if Path(name).name.lower() == wanted.lower()]
+        found = [name for name in found if path.endswith(f"/{name.lower()}")] or found
+        if len(found) == 1:
+            return found[0]
+        if found:
+            raise source.fault(
+                f"one line for {instance.name}",
+                f"{len(found)} ({', '.join(found[:3])}{', ...' if len(found) > 3 else ''})",
+                "keep the file in its folder, so that its path tells which one it is",
+                section=column,
+            )
+    raise source.fault(
+        f"a line for {instance.name}", "none", "give the table of this set", section=column
+    )
+
+
+def _pick(source: Source, names: Sequence[str], known: Sequence[str]) -> str:
+    found = next((name for name in known if name in names), None)
+    if found is None:
+        raise source.fault(
+            f"a column {' or '.join(known)}", f"{names}", "name the column with column=", line=1
+        )
+    return found
