@@ -33,6 +33,7 @@ from lightning.pytorch.loggers import CSVLogger, Logger
 from lightning.pytorch.plugins import Precision
 from lightning.pytorch.strategies import DDPStrategy, Strategy
 from lightning.pytorch.utilities.rank_zero import rank_zero_warn
+from tensordict import TensorDictBase
 
 from rl4co.core.errors import ConfigError, UnknownNameError
 from rl4co.training.callbacks import RL4COProgressBar
@@ -148,6 +149,7 @@ class RL4COTrainer(L.Trainer):
             )
         if type(self.strategy.checkpoint_io) is TorchCheckpointIO:
             self.strategy.checkpoint_io = AtomicCheckpointIO()
+        _keep_batches(self.strategy.precision_plugin)
         self._tune_allocator = tune_allocator and device == "cpu"
 
     def fit(
@@ -290,6 +292,20 @@ def _choose_strategy(strategy: str | Strategy, processes: int, configure: bool) 
     return DDPStrategy(find_unused_parameters=True, gradient_as_bucket_view=True)
 
 
+def _keep_batches(plugin: Precision) -> None:
+    """Hands batches of instances on as they are.
+
+    Plugins for "64-true" and the like rebuild what looks like a dictionary, and a TensorDict loses
+    its batch size. Policies match the precision of instances to their weights themselves.
+    """
+    convert = plugin.convert_input
+
+    def convert_input(data: Any) -> Any:
+        return data if isinstance(data, TensorDictBase) else convert(data)
+
+    plugin.convert_input = convert_input  # type: ignore[method-assign]
+
+
 def _supported_precision(precision: Any, device: str, plugins: Any) -> Any:
     """The precision to ask Lightning for."""
     given = plugins if isinstance(plugins, list | tuple) else [plugins]
@@ -301,6 +317,12 @@ def _supported_precision(precision: Any, device: str, plugins: Any) -> Any:
             "floats; using '32-true' instead (ask for it, or for 'bf16-mixed', to avoid this)"
         )
         return "32-true"
+    if precision in ("16-true", "bf16-true"):
+        mixed = precision.replace("true", "mixed")
+        raise ConfigError(
+            f"expected weights of 32 or 64 bits, which add up the lengths of tours, got precision "
+            f"{precision!r}; use {mixed!r}, which computes in 16 bits where that does no harm"
+        )
     return precision
 
 

@@ -20,7 +20,7 @@ from lightning.pytorch.strategies import DDPStrategy
 from rl4co.core.errors import ConfigError, UnknownNameError
 from rl4co.data import save_tensordict_to_npz
 from rl4co.envs.routing import TSPEnv, TSPGenerator
-from rl4co.models import POMO, AttentionModel, AttentionModelPolicy
+from rl4co.models import AMPPO, POMO, AttentionModel, AttentionModelPolicy
 from rl4co.training import RL4COProgressBar, RL4COTrainer
 from rl4co.training.trainer import count_devices, device_type
 
@@ -52,6 +52,27 @@ def test_epochs_is_another_name_for_max_epochs() -> None:
     assert RL4COTrainer(max_epochs=5, epochs=5, precision=32, **QUIET).max_epochs == 5
     with pytest.raises(ConfigError, match="epochs=2 and max_epochs=3; give one"):
         RL4COTrainer(max_epochs=3, epochs=2, **QUIET)
+
+
+@pytest.mark.parametrize("model_cls", [POMO, AMPPO])
+def test_double_precision(model_cls: Any) -> None:
+    """Weights in it, with batches that are still batches."""
+    env = TSPEnv(generator_params={"num_loc": 6})
+    small = {"embed_dim": 16, "num_heads": 2, "num_encoder_layers": 1}
+    sizes = {"train_data_size": 16, "val_data_size": 8, "test_data_size": 8}
+    model = model_cls(env, policy_kwargs=small, batch_size=8, **sizes)
+    before = [parameter.detach().clone() for parameter in model.policy.parameters()]
+    trainer = RL4COTrainer(max_epochs=1, precision="64-true", **QUIET)
+    trainer.fit(model)
+    assert {parameter.dtype for parameter in model.policy.parameters()} == {torch.float64}
+    after = [parameter.to(torch.float32) for parameter in model.policy.parameters()]
+    assert not all(map(torch.equal, before, after))
+    assert torch.isfinite(trainer.callback_metrics["val/reward"])
+
+
+def test_weights_in_half_precision_are_refused() -> None:
+    with pytest.raises(ConfigError, match="use 'bf16-mixed'"):
+        RL4COTrainer(epochs=1, precision="bf16-true", **QUIET)
 
 
 @pytest.mark.parametrize("precision", ["16-mixed", "16-true", 16])
