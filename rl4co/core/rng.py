@@ -9,6 +9,9 @@ from __future__ import annotations
 
 import hashlib
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import torch
 
 
@@ -32,3 +35,22 @@ def draw_seed(rng: torch.Generator | None = None) -> int:
     """A fresh seed drawn from `rng` (None: torch's global generator)."""
     device = "cpu" if rng is None else rng.device
     return int(torch.randint(2**62, (), generator=rng, device=device))
+
+
+@contextmanager
+def forked_rng(rng: torch.Generator | None) -> Iterator[None]:
+    """Runs code that draws from torch's global generator as if it drew from `rng`.
+
+    The global state is the same afterwards as before. With `rng=None` nothing is forked.
+    """
+    if rng is None:
+        yield
+        return
+    seed = draw_seed(rng)
+    # `torch.manual_seed` would also queue a seed for CUDA devices that are not in use yet.
+    cuda = torch.cuda.is_initialized()
+    with torch.random.fork_rng(devices=range(torch.cuda.device_count()) if cuda else ()):
+        torch.default_generator.manual_seed(seed)
+        if cuda:
+            torch.cuda.manual_seed_all(seed)
+        yield

@@ -10,11 +10,10 @@ from contextlib import contextmanager
 import numpy as np
 
 from rl4co.core.errors import ConfigError, EnvCheckError
-from rl4co.core.rng import derive_generator
+from rl4co.core.rng import derive_generator, forked_rng
 from rl4co.envs.base import RL4COEnvBase
 from rl4co.envs.contract import RULES
 from rl4co.envs.contract.evidence import Check, Probe, describe
-from rl4co.envs.distributions import forked_rng
 
 __all__ = ["EnvCheckError", "check_env", "find_faults"]
 

@@ -20,13 +20,10 @@ from torch.distributions import Distribution
 
 from rl4co.core.arguments import RecordsArguments
 from rl4co.core.errors import ConfigError
-from rl4co.envs.distributions import (
-    DistributionLike,
-    Sampler,
-    SamplerSpec,
-    accepts_rng,
-    forked_rng,
-)
+from rl4co.core.rng import forked_rng
+from rl4co.envs.distributions import SamplerSpec
+from rl4co.envs.sampler_adapters import accepts_rng
+from rl4co.envs.samplers import DistributionLike, Sampler
 
 
 class Generator(RecordsArguments, ABC):

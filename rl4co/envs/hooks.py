@@ -30,6 +30,8 @@ class ProblemHooks:
     optional_shapes: ClassVar[Mapping[str, str]] = {}
     #: Keys in which infinity means "no limit"; elsewhere it is refused.
     unlimited_keys: ClassVar[Collection[str]] = ()
+    #: Whether rewards are gains (prizes), rather than costs with a minus.
+    maximizes: ClassVar[bool] = False
     #: Optional key → required keys that it can stand in for (a matrix for coordinates, say).
     substitutes: ClassVar[Mapping[str, tuple[str, ...]]] = {}
 

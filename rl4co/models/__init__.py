@@ -5,8 +5,8 @@ from __future__ import annotations
 from rl4co.core.lazy import lazy_attributes
 
 _BASES = {
-    "ConstructiveEncoder": "rl4co.models.policies.constructive",
-    "ConstructiveDecoder": "rl4co.models.policies.constructive",
+    "ConstructiveEncoder": "rl4co.models.policies.modules",
+    "ConstructiveDecoder": "rl4co.models.policies.modules",
     "ConstructivePolicy": "rl4co.models.policies.constructive",
     "AutoregressiveEncoder": "rl4co.models.policies.autoregressive",
     "AutoregressiveDecoder": "rl4co.models.policies.autoregressive",

@@ -93,6 +93,7 @@ def test_random_rollouts(name: str, size: int, batch: list[int], seed: int):
     assert episode.complete
     reward = env.get_reward(episode.initial, episode.actions, check_solution=True)
     assert reward.shape == tuple(batch)
+    assert (reward >= 0).all() if env.maximizes else (reward <= 0).all()
     if name not in NUMPY_REWARDS:
         return
     instances, actions = episode.instances.reshape(-1), episode.actions

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from rl4co.models.policies.constructive import (
-    ConstructiveDecoder,
-    ConstructiveEncoder,
-    ConstructivePolicy,
-)
+from rl4co.models.policies.constructive import ConstructivePolicy
+from rl4co.models.policies.modules import ConstructiveDecoder, ConstructiveEncoder
 
 
 class AutoregressiveEncoder(ConstructiveEncoder):

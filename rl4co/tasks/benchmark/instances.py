@@ -129,13 +129,11 @@ class TensorEntry(Entry):
         td: The instance, as a batch of one.
         env: Environment.
         size: Number of nodes.
-        maximize: Whether rewards are gains rather than costs with a minus.
     """
 
-    def __init__(
-        self, name: str, td: TensorDictBase, env: RL4COEnvBase, size: int, maximize: bool
-    ) -> None:
-        self.name, self.problem, self.size, self.maximize = name, env.name, size, maximize
+    def __init__(self, name: str, td: TensorDictBase, env: RL4COEnvBase, size: int) -> None:
+        self.name, self.problem, self.size = name, env.name, size
+        self.maximize = env.maximizes
         self.td = td
         self.env = env
         arrays = [(key, td[key].contiguous().numpy()) for key in sorted(td.keys())]
@@ -284,11 +282,9 @@ def _tensor_set(name: str, env: RL4COEnvBase, instances: TensorDictBase) -> Inst
     num = instances.batch_size[0]
     first = env.reset(instances[:1])
     size = int(first["action_mask"].shape[-1])
-    # Environments do not say whether rewards are gains; those of any solution do, by their sign.
-    maximize = float(env.solve(instances[:1], solver="random")[1]) < 0
     width = len(str(num - 1))
     entries = [
-        TensorEntry(f"{index:0{width}d}", instances[index : index + 1], env, size, maximize)
+        TensorEntry(f"{index:0{width}d}", instances[index : index + 1], env, size)
         for index in range(num)
     ]
     return InstanceSet(name, entries, uniform=True)

@@ -12,15 +12,10 @@ import torch
 from torch.distributions import Beta, Gamma, MultivariateNormal, Normal, Uniform
 
 from rl4co.core.errors import ConfigError, UnknownNameError
-from rl4co.envs.distributions import (
-    SAMPLERS,
-    ClippedSampler,
-    Sampler,
-    SamplerSpec,
-    build_samplers,
-    get_sampler,
-)
+from rl4co.envs.distributions import SamplerSpec, build_samplers, get_sampler
 from rl4co.envs.point_patterns import MULTI_DISTRIBUTION_PAIRS
+from rl4co.envs.sampler_adapters import ClippedSampler
+from rl4co.envs.samplers import SAMPLERS, Sampler
 
 # Options with which each name can be built.
 OPTIONS: dict[str, dict[str, float]] = {

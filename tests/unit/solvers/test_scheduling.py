@@ -501,9 +501,7 @@ def test_environments_whose_agents_may_not_wait(name):
     """Optimal schedules may, and are the same in both."""
     eager, patient = (make(name, mask_no_ops=masks) for masks in (True, False))
     instances = draw(eager, 4)
-    costs = [
-        env.solve(instances, solver="cpsat", num_workers=1).costs for env in (eager, patient)
-    ]
+    costs = [env.solve(instances, solver="cpsat", num_workers=1).costs for env in (eager, patient)]
     assert torch.equal(*costs)
 
 

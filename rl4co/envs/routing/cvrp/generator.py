@@ -12,14 +12,7 @@ from tensordict import TensorDict
 from torch.distributions import Distribution
 
 from rl4co.core.errors import ConfigError
-from rl4co.envs.distributions import (
-    ConstantSampler,
-    DistributionLike,
-    IntegerSampler,
-    Sampler,
-    SamplerSpec,
-    build_samplers,
-)
+from rl4co.envs.distributions import SamplerSpec, build_samplers
 from rl4co.envs.generator import (
     Generator,
     check_interval,
@@ -27,6 +20,8 @@ from rl4co.envs.generator import (
     depot_spec,
     sample_locs_and_depot,
 )
+from rl4co.envs.sampler_adapters import IntegerSampler
+from rl4co.envs.samplers import ConstantSampler, DistributionLike, Sampler
 
 #: Vehicle capacity by number of customers: Kool et al. (2019), Hottung et al. (2022), Kim et al.
 #: (2023).

@@ -13,9 +13,9 @@ from torch import Tensor
 
 from rl4co.core.errors import ConfigError
 from rl4co.core.ops import get_distance
-from rl4co.envs.distributions import DistributionLike, UniformSampler
 from rl4co.envs.routing._parts import pad_depot
 from rl4co.envs.routing.cvrp.generator import CVRPGenerator
+from rl4co.envs.samplers import DistributionLike, UniformSampler
 
 
 class CVRPTWGenerator(CVRPGenerator):

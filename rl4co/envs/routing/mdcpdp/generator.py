@@ -11,9 +11,10 @@ from torch import Tensor
 from torch.distributions import Distribution
 
 from rl4co.core.errors import ConfigError, UnknownNameError
-from rl4co.envs.distributions import DistributionLike, Sampler, SamplerSpec, build_samplers
+from rl4co.envs.distributions import SamplerSpec, build_samplers
 from rl4co.envs.generator import Generator, check_interval
 from rl4co.envs.routing.pdp.generator import check_even_num_loc
+from rl4co.envs.samplers import DistributionLike, Sampler
 
 DepotMode = Literal["multiple", "single"]
 

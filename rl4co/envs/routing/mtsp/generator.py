@@ -11,8 +11,9 @@ from tensordict import TensorDict
 from torch.distributions import Distribution
 
 from rl4co.core.errors import ConfigError
-from rl4co.envs.distributions import DistributionLike, Sampler, SamplerSpec, build_samplers
+from rl4co.envs.distributions import SamplerSpec, build_samplers
 from rl4co.envs.generator import Generator, check_interval, check_num_loc
+from rl4co.envs.samplers import DistributionLike, Sampler
 
 
 class MTSPGenerator(Generator):

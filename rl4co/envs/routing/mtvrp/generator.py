@@ -16,7 +16,7 @@ from torch.distributions import Distribution
 from rl4co.core.errors import ConfigError, UnknownNameError
 from rl4co.core.ops import get_distance
 from rl4co.data.io import save_tensordict_to_npz
-from rl4co.envs.distributions import DistributionLike, Sampler, SamplerSpec, build_samplers
+from rl4co.envs.distributions import SamplerSpec, build_samplers
 from rl4co.envs.generator import Generator, check_interval, check_num_loc
 from rl4co.envs.routing._parts import pad_depot
 from rl4co.envs.routing.cvrp.generator import get_vehicle_capacity
@@ -28,6 +28,7 @@ from rl4co.envs.routing.mtvrp.variants import (
     has_weight,
     variant_weights,
 )
+from rl4co.envs.samplers import DistributionLike, Sampler
 
 __all__ = ["VARIANT_GENERATION_PRESETS", "MTVRPGenerator", "get_vehicle_capacity"]
 

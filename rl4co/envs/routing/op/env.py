@@ -87,6 +87,7 @@ class OPEnv(RL4COEnvBase):
     instance_shapes = {"locs": "n 2", "depot": "2", "prize": "n", "max_length": ""}
     optional_shapes = {"cost_matrix": "n+1 n+1"}
     substitutes = {"cost_matrix": ("locs", "depot")}
+    maximizes = True
 
     def __init__(
         self,

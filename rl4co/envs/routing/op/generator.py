@@ -12,7 +12,7 @@ from torch.distributions import Distribution
 
 from rl4co.core.errors import ConfigError, UnknownNameError
 from rl4co.core.ops import get_distance
-from rl4co.envs.distributions import DistributionLike, Sampler, SamplerSpec, build_samplers
+from rl4co.envs.distributions import SamplerSpec, build_samplers
 from rl4co.envs.generator import (
     Generator,
     check_interval,
@@ -20,6 +20,7 @@ from rl4co.envs.generator import (
     depot_spec,
     sample_locs_and_depot,
 )
+from rl4co.envs.samplers import DistributionLike, Sampler
 
 #: Longest tour by number of customers (Kool et al., 2019): about half of an optimal tour of all.
 MAX_LENGTHS: dict[int, float] = {20: 2.0, 50: 3.0, 100: 4.0}

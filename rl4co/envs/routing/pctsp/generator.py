@@ -10,13 +10,7 @@ from tensordict import TensorDict
 from torch.distributions import Distribution
 
 from rl4co.core.errors import ConfigError
-from rl4co.envs.distributions import (
-    DistributionLike,
-    Sampler,
-    SamplerSpec,
-    UniformSampler,
-    build_samplers,
-)
+from rl4co.envs.distributions import SamplerSpec, build_samplers
 from rl4co.envs.generator import (
     Generator,
     check_interval,
@@ -24,6 +18,7 @@ from rl4co.envs.generator import (
     depot_spec,
     sample_locs_and_depot,
 )
+from rl4co.envs.samplers import DistributionLike, Sampler, UniformSampler
 
 #: Estimated length of a tour by number of customers (Kool et al., 2019).
 TOUR_LENGTHS: dict[int, float] = {20: 2.0, 50: 3.0, 100: 4.0}

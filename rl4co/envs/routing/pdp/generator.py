@@ -10,7 +10,7 @@ from tensordict import TensorDict
 from torch.distributions import Distribution
 
 from rl4co.core.errors import ConfigError, UnknownNameError
-from rl4co.envs.distributions import DistributionLike, Sampler, SamplerSpec, build_samplers
+from rl4co.envs.distributions import SamplerSpec, build_samplers
 from rl4co.envs.generator import (
     Generator,
     check_interval,
@@ -18,6 +18,7 @@ from rl4co.envs.generator import (
     depot_spec,
     sample_locs_and_depot,
 )
+from rl4co.envs.samplers import DistributionLike, Sampler
 
 InitSolType = Literal["random", "greedy"]
 

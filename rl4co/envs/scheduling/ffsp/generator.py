@@ -7,8 +7,8 @@ import torch
 from tensordict import TensorDict
 
 from rl4co.core.errors import ConfigError
-from rl4co.envs.distributions import device_of
 from rl4co.envs.generator import Generator
+from rl4co.envs.point_patterns import device_of
 
 
 class FFSPGenerator(Generator):

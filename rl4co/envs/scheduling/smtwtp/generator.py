@@ -8,8 +8,8 @@ from tensordict import TensorDict
 from torch import Tensor
 
 from rl4co.core.errors import ConfigError
-from rl4co.envs.distributions import device_of
 from rl4co.envs.generator import Generator, check_interval
+from rl4co.envs.point_patterns import device_of
 
 
 class SMTWTPGenerator(Generator):

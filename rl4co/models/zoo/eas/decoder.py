@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from rl4co.core.errors import UnsupportedError
 from rl4co.models.nn.attention import PointerAttention, attention
-from rl4co.models.policies.constructive import ConstructiveDecoder
+from rl4co.models.policies.modules import ConstructiveDecoder
 from rl4co.models.zoo.am import AttentionModelDecoder, DecoderCache
 from rl4co.models.zoo.eas.adaptation import Adaptation, ResidualLayer
 from rl4co.models.zoo.eas.trace import ScoreWeights, StepTrace

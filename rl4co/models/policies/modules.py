@@ -1,0 +1,62 @@
+"""What a constructive policy is made of: an encoder and a decoder."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from torch import Tensor, nn
+
+
+class ConstructiveEncoder(nn.Module):
+    """Maps an instance to a latent representation, once per instance."""
+
+    def forward(self, td: Mapping[str, Tensor]) -> tuple[Any, Tensor]:
+        """Hidden representation and init embeddings `[B, N, D]`."""
+        raise NotImplementedError
+
+
+class ConstructiveDecoder(nn.Module):
+    """Maps a state and the cached latent representation to logits."""
+
+    @property
+    def replay_keys(self) -> tuple[str, ...] | None:
+        """State keys that :meth:`forward` reads, or None if it must follow the steps one by one."""
+        return None
+
+    def prepare(self, hidden: Any, state: Mapping[str, Tensor]) -> Any:
+        """What can be computed once per instance."""
+        return hidden
+
+    def forward(self, state: Mapping[str, Tensor], cache: Any) -> Tensor:
+        """Logits `[B, Q, N]` of a state with axes `[B, Q]`; neither clipped nor masked."""
+        raise NotImplementedError
+
+    def annotate(self, state: Mapping[str, Tensor], cache: Any) -> tuple[Tensor, dict[str, Tensor]]:
+        """Logits of one step, and by-products `[B, Q, ...]` that :meth:`forward` finds again in
+        the states of the replay. None by default."""
+        return self(state, cache), {}
+
+    # A recurrent decoder keeps a memory of the actions so far. It travels in the states of the
+    # decode loop under keys of its own; :meth:`forward` finds it there.
+
+    def start_memory(self, state: Mapping[str, Tensor], cache: Any) -> dict[str, Tensor]:
+        """Memory `[B, S, ...]` of a fresh state with axes `[B, S]`. None by default."""
+        return {}
+
+    def update_memory(self, state: Mapping[str, Tensor], cache: Any) -> dict[str, Tensor]:
+        """Memory `[B, S, ...]` after `state["action"]`: the keys that change."""
+        return {}
+
+    def recall(self, state: Mapping[str, Tensor], actions: Tensor, cache: Any) -> dict[str, Tensor]:
+        """Memory before each step, for all steps at once and differentiable, for the replay.
+
+        Args:
+            state: The fresh state with its memory, axes `[B, S]`.
+            actions: `[B, S, T]`.
+            cache: From :meth:`prepare`.
+
+        Returns:
+            The keys of the memory that :meth:`forward` reads, `[B, S, T, ...]`.
+        """
+        return {}
