@@ -43,34 +43,9 @@ from rl4co.tasks.benchmark.runners import Runner
 from rl4co.tasks.benchmark.spec import DataSource, FileSource, GeneratedSource
 from rl4co.tasks.benchmark.store import FILE, Result, open_store
 from rl4co.tasks.evaluate import evaluate_policy
-from tests.unit.instance_texts import FJS, JSP
+from tests.unit.instance_texts import FJS, JSP, VRP
 
 REPOSITORY = Path(__file__).resolve().parents[3]
-
-#: A depot and four customers; distances are rounded to the nearest integer.
-TINY = """\
-NAME : tiny
-TYPE : CVRP
-DIMENSION : 5
-EDGE_WEIGHT_TYPE : EUC_2D
-CAPACITY : 5
-NODE_COORD_SECTION
-1 0 0
-2 0 3
-3 4 3
-4 4 0
-5 2 8
-DEMAND_SECTION
-1 0
-2 2
-3 3
-4 4
-5 1
-DEPOT_SECTION
-1
--1
-EOF
-"""
 
 
 @pytest.fixture
@@ -78,9 +53,9 @@ def files(tmp_path: Path) -> Path:
     """A folder with two instances, the best-known solution of one, and things to leave out."""
     folder = tmp_path / "files"
     folder.mkdir()
-    (folder / "tiny.vrp").write_text(TINY)
+    (folder / "tiny.vrp").write_text(VRP)
     (folder / "tiny.sol").write_text("Route #1: 1 2\nRoute #2: 3 4\nCost 32\n")
-    (folder / "other.vrp").write_text(TINY.replace("5 2 8", "5 8 8").replace("tiny", "other"))
+    (folder / "other.vrp").write_text(VRP.replace("5 2 8", "5 8 8").replace("tiny", "other"))
     (folder / "README.md").write_text("not an instance")
     return folder
 
@@ -231,7 +206,7 @@ def test_time_budgets():
 def test_files_in_natural_order(files: Path):
     """Instances alone, each once; `n9` comes before `n10`."""
     for name in ("n10.vrp", "n9.vrp"):
-        (files / name).write_text(TINY)
+        (files / name).write_text(VRP)
     names = [path.name for path in find_files([str(files), str(files / "t*.vrp")])]
     assert names == ["n9.vrp", "n10.vrp", "other.vrp", "tiny.vrp"]
 
@@ -401,7 +376,7 @@ def test_trajectories_of_pyvrp(files: Path, tmp_path: Path):
 
 def test_one_failing_instance_loses_no_other(files: Path, tmp_path: Path):
     """A damaged file is an error row with the reason, in the tables as well."""
-    (files / "damaged.vrp").write_text(TINY[:120])
+    (files / "damaged.vrp").write_text(VRP[:120])
     out = tmp_path / "out"
     report = run_benchmark(spec_of("nearest_neighbor", "random", instances=[str(files)]), out)
     failed = report.errors
@@ -490,7 +465,7 @@ def test_a_second_run_skips_what_is_there(files: Path, tmp_path: Path, monkeypat
     assert calls == [("random:seed=5", "other"), ("random:seed=5", "tiny")]
     assert [r.value for r in third.rows[0::2]] == [r.value for r in first.rows]
     calls.clear()
-    (files / "tiny.vrp").write_text(TINY.replace("5 2 8", "5 2 9"))
+    (files / "tiny.vrp").write_text(VRP.replace("5 2 8", "5 2 9"))
     run_benchmark(spec_of("random", instances=[str(files)]), out)
     assert calls == [("random", "tiny")]
     calls.clear()
