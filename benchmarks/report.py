@@ -110,7 +110,7 @@ def format_both(row: Row, key: str, digits: str) -> str:
     """Median of a quantity that should be the same for both, twice if it is not."""
     cells = []
     for name in (PUBLISHED, NEW):
-        values = row["contenders"][name].get(key)
+        values = [v for v in row["contenders"][name].get(key) or () if v]
         cells.append(format(statistics.median(values), digits) if values else "–")
     return cells[0] if cells[0] == cells[1] else " / ".join(cells)
 

@@ -20,6 +20,7 @@ import importlib
 import importlib.util
 import itertools
 import json
+import math
 import os
 import platform
 import resource
@@ -447,10 +448,11 @@ class Worker:
         seconds = time.perf_counter() - start
         if isinstance(self.step, TrainerStep):
             seconds = self.step.seconds * self.spec.inner
+        cost = -sum(reward.mean().item() for _, reward in outputs) / len(outputs)
         return {
             "seconds": seconds / self.spec.inner,
             "steps": sum(actions.shape[-1] for actions, _ in outputs) / len(outputs),
-            "cost": -sum(reward.mean().item() for _, reward in outputs) / len(outputs),
+            "cost": None if math.isnan(cost) else cost,  # not all methods say
             "peak_mib": peak_rss_mib() - rss_before,
         }
 
