@@ -170,7 +170,8 @@ def table_rows(content: dict[str, Any]) -> list[list[str]]:
     best = {row["set"]: row["makespan"] for row in content["rows"] if row["method"] == BEST}
     order = [*SETS, TAILLARD]
     table = []
-    for row in sorted(content["rows"], key=lambda row: order.index(row["set"])):
+    # References first.
+    for row in sorted(content["rows"], key=lambda row: (order.index(row["set"]), row["policy"])):
         name, method = row["set"], row["method"]
         gap = f"{100 * (row['makespan'] / best[name] - 1):.1f} %" if name in best else ""
         paper = f"{PAPER[name, method]:.1f} %" if (name, method) in PAPER else ""

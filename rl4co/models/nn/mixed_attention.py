@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
@@ -40,7 +41,7 @@ class _Mix(torch.autograd.Function):
         inner, outer = _by_head(first, bias, second)
         mixed = torch.empty_like(scores)
         size = _instances_at_a_time(scores)
-        with torch.autocast(scores.device.type, enabled=False):
+        with _without_autocast(scores.device.type):
             for s, c, y in zip(*(x.split(size) for x in (scores, entries, mixed)), strict=True):
                 hidden = torch.bmm(inner, _inputs(s, c, inner.dtype)).relu_()  # [H, M, n]
                 y.copy_(torch.bmm(outer.mT, hidden).view(y.transpose(0, 1).shape).transpose(0, 1))
@@ -55,7 +56,7 @@ class _Mix(torch.autograd.Function):
         grad_scores = torch.empty_like(scores)
         grad_inner, grad_outer = torch.zeros_like(inner), torch.zeros_like(outer)
         size = _instances_at_a_time(scores)
-        with torch.autocast(scores.device.type, enabled=False):
+        with _without_autocast(scores.device.type):
             for s, c, g, out in zip(
                 *(x.split(size) for x in (scores, entries, grad, grad_scores)), strict=True
             ):
@@ -78,6 +79,13 @@ def _by_head(first: Tensor, bias: Tensor, second: Tensor) -> tuple[Tensor, Tenso
     """Weights of score, entry and one `[H, M, 3]`, and those of the hidden units `[H, M, 1]`."""
     inner = torch.cat([first, bias.unsqueeze(1)], 1)  # [M, 3, H, 1, 1]
     return inner.flatten(2).permute(2, 0, 1).contiguous(), second.flatten(1).t().unsqueeze(-1)
+
+
+def _without_autocast(device_type: str) -> AbstractContextManager[Any]:
+    """The mixing network computes in the precision of its weights."""
+    if torch.amp.is_autocast_available(device_type) and torch.is_autocast_enabled(device_type):
+        return torch.autocast(device_type, enabled=False)
+    return nullcontext()
 
 
 def _instances_at_a_time(scores: Tensor) -> int:
