@@ -65,7 +65,7 @@ def attention(q: Tensor, k: Tensor, v: Tensor, attn_mask: Tensor | None = None) 
     """Attention by the fastest of three routes; arguments as above.
 
     On a CPU plain batched products beat torch's fused kernel for small heads (measured with heads
-    of 16: 1.7 times for 20 nodes with gradients, 1.5 to 2 times without), unless there is next to
+    of 16: 1.7 times for 20 nodes with gradients, 1.4 to 3 times without), unless there is next to
     nothing to do. With gradients they have to keep the scores, so large problems take the fused
     kernel.
     """

@@ -28,7 +28,8 @@ class _Mix(torch.autograd.Function):
 
     Written with standard operations, the hidden layer is as many times larger than the scores as it
     has units, and is kept for the backward pass. Measured with 16 units, 64 instances of 50 x 50
-    and 16 heads on two CPU cores: seven times faster, and a sixteenth of the memory.
+    and 16 heads on two CPU cores, forward and backward: 2.4 times faster than with batched products
+    for all of them at once, 3.3 times than element by element.
     """
 
     @staticmethod
