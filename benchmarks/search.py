@@ -26,7 +26,7 @@ from rich.console import Console
 from tensordict import TensorDictBase
 from torch import Tensor
 
-from benchmarks import report
+from benchmarks import report, trainings
 from rl4co.core.rng import derive_generator
 from rl4co.envs import get_env
 from rl4co.envs.base import RL4COEnvBase
@@ -130,27 +130,28 @@ def checkpoints(iterations: int) -> list[int]:
 
 def markdown(result: dict[str, Any]) -> str:
     """The section of the README."""
-    meta, blocks = result["meta"], []
+    meta, settings, blocks = result["meta"], result["settings"], []
     for row in result["rows"]:
-        steps = checkpoints(meta["iterations"])
+        steps = checkpoints(settings["iterations"])
         header = ["", *(f"after {step}" for step in steps), "seconds per instance"]
         table = [
             [
                 TITLES[name],
                 *(f"{100 * curve[step - 1]:.3f} %" for step in steps),
-                f"{row['seconds'][name] / meta['instances']:.1f}",
+                f"{row['seconds'][name] / settings['instances']:.1f}",
             ]
             for name, curve in row["curves"].items()
         ]
-        title = f"### Search: {row['problem'].upper()}{NUM_LOC}, {meta['instances']} instances"
+        title = f"### Search: {row['problem'].upper()}{NUM_LOC}, {settings['instances']} instances"
         text = (
             f"Mean gap to {SOLVERS[row['problem']]} after some iterations of "
-            f"{meta['copies']} x {meta['solutions']} solutions each; greedy decoding has "
+            f"{settings['copies']} x {settings['solutions']} solutions each; greedy decoding has "
             f"{100 * row['greedy']:.3f} %."
         )
         blocks += [title, text, report.markdown_table(header, table)]
     blocks.append(f"![Gap against iterations](results/{NAME}.png)")
-    facts = f"`{meta['command']}` · {meta['date']} · {meta['cpu']}, {meta['threads']} threads"
+    command = f"{meta['command']} --reference FOLDER"
+    facts = f"`{command}` · {meta['date']} · {meta['cpu']}, {meta['threads']} threads"
     return "\n\n".join([*blocks, facts])
 
 
@@ -208,20 +209,17 @@ def main(argv: list[str] | None = None) -> None:
     """Search, store, draw, show."""
     arguments = parse_arguments(argv)
     console, path = Console(), arguments.results / f"{NAME}.json"
-    if arguments.render:
-        result = json.loads(path.read_text(encoding="utf-8"))
-    else:
+    if not arguments.render:
         torch.set_num_threads(arguments.threads)
         names = ["instances", "iterations", "solutions", "batch_size", "solver_seconds", "seed",
                  "threads"]  # fmt: skip
-        flags = [f"--{name.replace('_', '-')} {getattr(arguments, name)}" for name in names]
-        command = " ".join(["python -m benchmarks.search --reference FOLDER", *flags])
-        facts = {"instances": arguments.instances, "iterations": arguments.iterations,
-                 "solutions": arguments.solutions, "copies": 8}  # fmt: skip
-        result = {"meta": {**report.machine_facts(command, arguments.threads), **facts}, "rows": []}
+        record = trainings.Record(NAME, arguments, names)
+        keys = ("instances", "iterations", "solutions")
+        facts = {name: getattr(arguments, name) for name in keys}
         for problem in arguments.problems:
-            result["rows"].append(run(problem, arguments, console))
-            report.write_json(path, result)
+            if not record.has(problem=problem):
+                record.add(run(problem, arguments, console), settings={**facts, "copies": 8})
+    result = json.loads(path.read_text(encoding="utf-8"))
     draw(result, arguments.results / f"{NAME}.png")
     text = markdown(result)
     console.print(text, markup=False)

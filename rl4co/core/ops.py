@@ -89,9 +89,18 @@ def gather_points(points: Tensor, index: Tensor) -> Tensor:
 def all_true(mask: Tensor) -> Tensor:
     """Whether a boolean row is all True, kept as an axis of one: `[*B, N]` → `[*B, 1]`.
 
-    Counting is several times faster than `mask.all(-1)`, whose CPU kernel is not vectorised.
+    Bytes are compared several times faster than booleans (`mask.all(-1)`) and, unlike in a sum,
+    are not copied to integers first.
     """
-    return mask.sum(-1, keepdim=True) == mask.shape[-1]
+    return mask.view(torch.uint8).amin(-1, keepdim=True).view(torch.bool)
+
+
+def any_true(mask: Tensor) -> Tensor:
+    """Whether a boolean row has a True, kept as an axis of one: `[*B, N]` → `[*B, 1]`.
+
+    On bytes for the same reason as :func:`all_true`.
+    """
+    return mask.view(torch.uint8).any(-1, keepdim=True).view(torch.bool)
 
 
 def unbatchify_and_gather(x: Tensor, idx: Tensor, n: int) -> Tensor:

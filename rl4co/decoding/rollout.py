@@ -16,7 +16,7 @@ from tensordict import TensorDictBase
 from torch import Tensor
 
 from rl4co.core.errors import InvalidActionError, format_indices
-from rl4co.core.ops import gather_nodes, step_entropy
+from rl4co.core.ops import any_true, gather_nodes, step_entropy
 from rl4co.decoding.logits import sample_weights
 from rl4co.decoding.strategies import DecodingStrategy
 from rl4co.envs.base import RL4COEnvBase, State
@@ -250,7 +250,7 @@ def all_finished(env: RL4COEnvBase, state: State) -> bool:
     done = state["done"]
     if bool(done.all()):
         return True
-    stuck = (state["action_mask"].sum(-1, keepdim=True) == 0) & ~done
+    stuck = ~(any_true(state["action_mask"]) | done)
     if bool(stuck.any()):
         raise InvalidActionError(
             f"expected an allowed action in every unfinished {env.name} state, got none in "

@@ -75,7 +75,7 @@ def attention(q: Tensor, k: Tensor, v: Tensor, attn_mask: Tensor | None = None) 
             if _TINY < scores <= _FEW:
                 return scaled_dot_product_attention_simple(q, k, v, attn_mask)
         elif scores > _TINY and can_block(q, k, attn_mask):
-            return blockwise_attention(q, k, v, attn_mask)
+            return blockwise_attention(q, k, v, attn_mask)[0]
     return F.scaled_dot_product_attention(q, k, v, attn_mask=attn_mask)
 
 

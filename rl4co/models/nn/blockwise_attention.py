@@ -17,16 +17,21 @@ from torch import Tensor
 
 #: Scores of a block: 4 MiB in float32.
 BLOCK = 2**20
+#: Sums of exponentials between which nothing that matters was lost to overflow or underflow.
+_LOWEST, _HIGHEST = 1e-30, 1e30
 
 
 def can_block(q: Tensor, k: Tensor, mask: Tensor | None) -> bool:
     """Whether arguments are as below, with scores of one instance that fit into a block."""
     plain = mask is None or mask.dtype == torch.bool
     fits = q.shape[1] * q.shape[2] * k.shape[2] <= BLOCK
-    return plain and fits and not torch.is_autocast_enabled("cpu")
+    eager = not torch.is_autocast_enabled("cpu") and not torch.compiler.is_compiling()
+    return plain and fits and eager
 
 
-def blockwise_attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None) -> Tensor:
+def blockwise_attention(
+    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
     """Attention without gradients.
 
     Args:
@@ -36,15 +41,19 @@ def blockwise_attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = N
         mask: Boolean, True = attend, broadcastable to `[B, 1, Q, N]`.
 
     Returns:
-        `[B, H, Q, d]`
+        Heads `[B, H, Q, d]`, and logarithms of the softmax's denominators `[B, H, Q]`.
     """
     batch, num_heads, queries, dim = q.shape
     heads = q.new_empty(batch, queries, num_heads, dim).transpose(1, 2)  # to be joined by a view
-    scores = _buffer(q, k)
+    normaliser = q.new_empty(batch, num_heads, queries)
+    buffer = _buffer(q, k)
     for rows, part in _blocks(q, k):
-        found = torch.bmm(_weights(q, k, mask, rows, part, scores), v[rows].flatten(0, 1))
-        heads[rows, :, part] = found.view(heads[rows, :, part].shape)
-    return heads
+        weights, total, log_total = _exponentials(q, k, mask, rows, part, buffer)
+        block = heads[rows, :, part]
+        found = torch.bmm(weights, v[rows].flatten(0, 1))  # [b * H, q, d]
+        torch.div(found.view(block.shape), total.view(*block.shape[:3], 1), out=block)
+        normaliser[rows, :, part] = log_total.view(block.shape[:3])
+    return heads, normaliser
 
 
 def blockwise_gradients(
@@ -97,24 +106,59 @@ def _buffer(q: Tensor, k: Tensor) -> Tensor:
     return q.new_empty(min(batch * queries * width, max(BLOCK, width)))
 
 
+def _exponentials(
+    q: Tensor, k: Tensor, mask: Tensor | None, rows: slice, part: slice, buffer: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Weights of a block before they are divided by their sum `[b * H, q, N]`, in the buffer.
+
+    Scores are seldom so large that their exponentials overflow. So the largest one is subtracted,
+    as softmax always does, only if the sums say that it was necessary.
+
+    Returns:
+        Weights, their sums `[b * H, q, 1]`, and logarithms of the sums as if nothing had been
+        subtracted `[b * H, q, 1]`.
+    """
+    scale = math.log2(math.e)  # powers of two are the fastest
+    weights = _scores(q, k, mask, rows, part, buffer, scale).exp2_()
+    total = weights.sum(-1, keepdim=True)
+    lowest, highest = (float(bound) for bound in total.aminmax())
+    if lowest > _LOWEST and highest < _HIGHEST:
+        return weights, total, total.log()
+    scores = _scores(q, k, mask, rows, part, buffer, scale)
+    largest = scores.amax(-1, keepdim=True)
+    weights = scores.sub_(largest).exp2_()
+    total = weights.sum(-1, keepdim=True)
+    return weights, total, total.log() + largest / scale
+
+
 def _weights(
     q: Tensor, k: Tensor, mask: Tensor | None, rows: slice, part: slice, buffer: Tensor
 ) -> Tensor:
     """Weights of a block `[b * H, q, N]`, written to the buffer."""
+    scores = _scores(q, k, mask, rows, part, buffer)
+    return torch.softmax(scores, -1, out=scores)
+
+
+def _scores(
+    q: Tensor,
+    k: Tensor,
+    mask: Tensor | None,
+    rows: slice,
+    part: slice,
+    buffer: Tensor,
+    scale: float = 1.0,
+) -> Tensor:
+    """Masked scores of a block `[b * H, q, N]`, times the scale, written to the buffer."""
     query, keys = q[rows, :, part], k[rows]
     batch, heads, num_queries, dim = query.shape
     shape = (batch * heads, num_queries, keys.shape[2])
     scores = buffer[: math.prod(shape)].view(shape)
-    torch.baddbmm(
-        scores,
+    if mask is not None:  # the product is added to it
+        allowed = mask.expand(q.shape[0], *mask.shape[1:])[rows, :, part]  # [b, 1, q, N]
+        scores.view(batch, heads, num_queries, -1).copy_(torch.where(allowed, 0.0, -torch.inf))
+    return scores.baddbmm_(
         query.reshape(-1, num_queries, dim),
         keys.flatten(0, 1).mT,
-        beta=0,  # the buffer is not read
-        alpha=1 / math.sqrt(dim),
-        out=scores,
+        beta=0 if mask is None else 1,  # 0: the buffer is not read
+        alpha=scale / math.sqrt(dim),
     )
-    if mask is not None:
-        allowed = mask.expand(q.shape[0], *mask.shape[1:])[rows, :, part]  # [b, 1, q, N]
-        by_head = scores.view(batch, heads, num_queries, -1)
-        by_head.add_(torch.where(allowed, 0.0, -torch.inf))
-    return torch.softmax(scores, -1, out=scores)

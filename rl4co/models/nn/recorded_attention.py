@@ -15,7 +15,11 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from rl4co.models.nn.blockwise_attention import blockwise_attention, blockwise_gradients
+from rl4co.models.nn.blockwise_attention import (
+    blockwise_attention,
+    blockwise_gradients,
+    can_block,
+)
 
 
 class PointerRecord(NamedTuple):
@@ -65,8 +69,10 @@ def attention_to_record(
     Returns:
         Heads `[B, H, Q, d]`, and log-normalisers `[B, Q, H]` or None.
     """
-    if q.shape[2] <= _FEW_SOLUTIONS:
-        return blockwise_attention(q, k, v, attn_mask), None
+    few = q.shape[2] <= _FEW_SOLUTIONS
+    if few or can_block(q, k, attn_mask):
+        heads, log_normaliser = blockwise_attention(q, k, v, attn_mask)
+        return heads, None if few else log_normaliser.transpose(1, 2)
     additive = None if attn_mask is None else torch.where(attn_mask, 0.0, -torch.inf)
     heads, log_normaliser = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
         q, k, v, 0.0, False, attn_mask=additive

@@ -187,11 +187,25 @@ def test_blocks_of_any_size_give_the_same(block, masked, rng, monkeypatch):
     expected = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
     gradients = torch.autograd.grad(expected, (q, k, v), grad)
     with torch.no_grad():
-        heads = blockwise.blockwise_attention(q, k, v, mask)
+        heads, _ = blockwise.blockwise_attention(q, k, v, mask)
         found = blockwise.blockwise_gradients(grad, q, k, v, mask, heads)
     torch.testing.assert_close(heads, expected)
     for one, other in zip(found, gradients, strict=True):
         torch.testing.assert_close(one, other)
+
+
+@pytest.mark.parametrize("size", [1.0, 40.0, 1000.0])
+def test_blocks_stand_scores_whose_exponentials_overflow(size, rng):
+    """Heads and normalisers are those of softmax in double precision."""
+    q, k, v = (torch.randn(3, 2, n, 4, generator=rng) for n in (5, 7, 7))
+    q = q * size
+    mask = torch.rand(3, 1, 5, 7, generator=rng) < 0.5
+    mask[..., 0] = True
+    scores = torch.where(mask, q.double() @ k.double().mT / 2, -torch.inf)
+    heads, normaliser = blockwise.blockwise_attention(q, k, v, mask)
+    tolerance = {"atol": 1e-6 * size, "rtol": 1e-5 * max(1.0, size / 40)}
+    torch.testing.assert_close(heads.double(), scores.softmax(-1) @ v.double(), **tolerance)
+    torch.testing.assert_close(normaliser.double(), scores.logsumexp(-1), **tolerance)
 
 
 def test_custom_attention_function_is_used(mask, rng):

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from rl4co.core.errors import ConfigError
-from rl4co.core.ops import all_true, get_distance_matrix
+from rl4co.core.ops import all_true, any_true, get_distance_matrix
 from rl4co.core.registry import ENVS
 from rl4co.envs.base import RL4COEnvBase, State
 from rl4co.envs.routing._parts import (
@@ -107,7 +107,7 @@ class CVRPEnv(RL4COEnvBase):
 
     def _action_mask(self, state: State) -> Tensor:
         customers = ~self._forbidden(state)[..., 1:]  # [*B, N - 1]
-        none_fits = customers.sum(-1, keepdim=True) == 0
+        none_fits = ~any_true(customers)
         return torch.cat([self._may_return(state) | none_fits, customers], -1)
 
     def _forbidden(self, state: State) -> Tensor:

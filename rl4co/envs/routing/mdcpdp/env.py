@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from rl4co.core.errors import UnknownNameError
-from rl4co.core.ops import gather_points
+from rl4co.core.ops import any_true, gather_points
 from rl4co.core.registry import ENVS
 from rl4co.envs.base import RL4COEnvBase, State
 from rl4co.envs.routing._parts import count_visits, leg_costs, sum_along_routes
@@ -179,7 +179,7 @@ class MDCPDPEnv(RL4COEnvBase):
         depot, node = state["current_depot"].unsqueeze(-1), state["current_node"].unsqueeze(-1)
         waiting = allowed[..., :num_depots]
         # Back home: empty, after some customer, and if somebody else can go on.
-        relief = waiting.sum(-1, keepdim=True) > 0
+        relief = any_true(waiting)
         returns = ((carry == 0) & (node >= num_depots) & relief) | done  # [*B, 1]
         own = torch.arange(num_depots, device=depot.device) == depot  # [*B, k]
         depots = torch.where((capacity > 0) | done, own & returns, waiting)

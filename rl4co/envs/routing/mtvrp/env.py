@@ -10,7 +10,7 @@ import torch
 from tensordict import TensorDict, TensorDictBase
 from torch import Tensor
 
-from rl4co.core.ops import all_true, get_leg_costs
+from rl4co.core.ops import all_true, any_true, get_leg_costs
 from rl4co.core.registry import ENVS
 from rl4co.envs.base import RL4COEnvBase, State
 from rl4co.envs.routing._parts import first_customers, start_at_depot, unvisited
@@ -179,8 +179,7 @@ class MTVRPEnv(RL4COEnvBase):
         spare = torch.minimum(spare, spare_distance(state))  # [*B, N]
         customers = ((spare >= 0) & ~state["visited"])[..., 1:]  # [*B, N - 1]
         # Staying at the depot is pointless while some customer can be served.
-        none_left = customers.sum(-1, keepdim=True) == 0
-        depot = (state["current_node"].unsqueeze(-1) != 0) | none_left
+        depot = (state["current_node"].unsqueeze(-1) != 0) | ~any_true(customers)
         return torch.cat([depot, customers], -1)
 
     def _objective(self, state: State, actions: Tensor) -> Tensor:

@@ -8,7 +8,7 @@ import torch
 
 from torch import Tensor
 
-from rl4co.core.ops import all_true
+from rl4co.core.ops import all_true, any_true
 from rl4co.core.registry import ENVS
 from rl4co.envs.base import RL4COEnvBase, State
 from rl4co.envs.routing._parts import (
@@ -102,7 +102,7 @@ class SVRPEnv(RL4COEnvBase):
         too_hard = state["skills"] > state["techs"].gather(-1, tech)  # [*B, N]
         customers = ~(state["visited"] | too_hard)[..., 1:]  # [*B, N - 1]
         # The last technician, who can do everything, must not leave anyone out.
-        none_left = customers.sum(-1, keepdim=True) == 0
+        none_left = ~any_true(customers)
         depot = (tech < state["techs"].shape[-1] - 1) | none_left
         return torch.cat([depot, customers], -1)
 

@@ -14,7 +14,7 @@ from tensordict import TensorDict, TensorDictBase
 from torch import Tensor
 
 from rl4co.core.errors import ConfigError, InvalidInstanceError
-from rl4co.core.ops import all_true, batchify
+from rl4co.core.ops import all_true, any_true, batchify
 from rl4co.core.registry import ENVS
 from rl4co.envs.base import RL4COEnvBase, State
 from rl4co.envs.generator import Generator
@@ -192,7 +192,7 @@ class FFSPEnv(RL4COEnvBase):
         location = state["job_location"][..., :-1]  # [*B, J]
         available = (location == stage) & (state["job_wait_step"][..., :-1] == 0)
         to_come = (location <= stage) & ~available
-        may_wait = state["done"] | (to_come.sum(-1, keepdim=True) > 0)
+        may_wait = state["done"] | any_true(to_come)
         if self.free_waiting:
             may_wait = may_wait | _stage_goes_on(state)
         return torch.cat([available, may_wait], -1)  # [*B, J + 1]
