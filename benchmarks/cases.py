@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from typing import Any
 
 PROBLEMS = ("tsp", "cvrp")
@@ -41,8 +43,10 @@ STEPWISE: dict[str, tuple[str, str]] = {
     "HGNN, FJSP 10x5": ("FJSP 10x5", "hgnn"),
     "MatNet, FJSP 10x5": ("FJSP 10x5", "matnet"),
 }
-#: Rows of `eas_iteration`: label → class.
+#: Rows of `eas_iteration` and `search_memory`: label → class.
 SEARCHES = {"EAS-Emb": "EASEmb", "EAS-Lay": "EASLay"}
+#: Cases that measure memory instead of time.
+MEMORY = ("peak_memory", "search_memory")
 SIZES = (20, 50, 100)
 NEW, PUBLISHED = "new", "published"
 
@@ -61,6 +65,7 @@ TITLES = {
     "env_rollout": "Environment alone: rollout of a random policy",
     "scheduling_rollout": "Scheduling environment alone: rollout of a random policy",
     "peak_memory": "Peak memory of a POMO training step",
+    "search_memory": "Peak memory of an iteration of efficient active search",
     "import_time": "Start-up: wall time of a fresh process",
 }
 BATCH = {
@@ -77,6 +82,7 @@ BATCH = {
     "stepwise_ppo": 64,
     "eas_iteration": 2,
     "peak_memory": 64,
+    "search_memory": 2,
 }
 QUICK_BATCH = {**BATCH, "am_train": 64, "pomo_train": 8, "greedy": 64, "multistart_greedy": 8}
 QUICK_BATCH |= {"env_rollout": 64, "scheduling_rollout": 64, "stepwise_ppo": 8, "peak_memory": 8}
@@ -89,6 +95,7 @@ KIND = {  # worker kind where it differs from the name
     "methods_train": "method_train",
     "stepwise_ppo": "method_train",
     "eas_iteration": "search",
+    "search_memory": "search",
     "scheduling_rollout": "env_rollout",
 }
 FIXED_SIZES = {
@@ -228,13 +235,12 @@ def _stepwise_cases(problems: list[str] | None, quick: bool) -> list[Case]:
     return cases
 
 
-def _search_cases(problems: list[str] | None, quick: bool) -> list[Case]:
+def _search_cases(name: str, problems: list[str] | None, quick: bool) -> list[Case]:
     """One row for each search and problem."""
     size = 20 if quick else 100
     return [
         Case(
-            "eas_iteration", f"{label}, {problem.upper()} {size}", problem, size,
-            BATCH["eas_iteration"], method=method,
+            name, f"{label}, {problem.upper()} {size}", problem, size, BATCH[name], method=method
         )
         for label, method in SEARCHES.items()
         for problem in problems or PROBLEMS
@@ -242,9 +248,10 @@ def _search_cases(problems: list[str] | None, quick: bool) -> list[Case]:
 
 
 #: Cases whose rows are not problems × sizes.
-OWN_CASES = {
+OWN_CASES: dict[str, Callable[[list[str] | None, bool], list[Case]]] = {
     "methods_train": _method_cases,
     "scheduling_rollout": _shop_cases,
     "stepwise_ppo": _stepwise_cases,
-    "eas_iteration": _search_cases,
+    "eas_iteration": partial(_search_cases, "eas_iteration"),
+    "search_memory": partial(_search_cases, "search_memory"),
 }

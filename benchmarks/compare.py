@@ -27,7 +27,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from benchmarks import report
-from benchmarks.cases import NEW, PUBLISHED, TITLES, Case, plan
+from benchmarks.cases import MEMORY, NEW, PUBLISHED, TITLES, Case, plan
 from benchmarks.flops import combined_rate, encoder_gemm_shapes
 from benchmarks.published import PublishedVenvError, ensure_published, venv_path
 from benchmarks.runner import (
@@ -43,7 +43,7 @@ from benchmarks.runner import (
 )
 
 SQUARE = 2048
-ON_DEMAND = ("import_time", "peak_memory")  # a fresh process for every repetition
+ON_DEMAND = ("import_time", *MEMORY)  # a fresh process for every repetition
 Contenders = dict[str, Contender]
 OnSample = Callable[[str, int], None]
 
@@ -144,7 +144,7 @@ def run_on_demand(
             runs[name] = partial(import_run, contender, case.label)
         else:
             runs[name] = partial(peak_memory_run, contender, case.spec(name))
-    if case.name == "peak_memory":
+    if case.name in MEMORY:
         schedule = Schedule(min(schedule.repeats, 3), warmup=0, budget=schedule.budget, least=1)
     return alternate(runs, schedule, on_sample)
 
@@ -186,7 +186,7 @@ def run_case(
             folder = str(contenders[name].python.parent.parent)
             outcome.error = outcome.error.replace(folder, "<venv>")
         cells[name] = outcome.as_dict()
-    metric = "peak_mib" if case.name == "peak_memory" else "seconds"
+    metric = "peak_mib" if case.name in MEMORY else "seconds"
     return {"case": case.as_dict(), "metric": metric, "contenders": cells, "gemm": gemm}
 
 

@@ -15,7 +15,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import time
 
 from pathlib import Path
 from typing import Any
@@ -93,9 +92,8 @@ def run(problem: str, arguments: argparse.Namespace, console: Console) -> dict[s
     )
     with torch.no_grad():
         greedy = policy(env.reset(instances), env, phase="test")["reward"]
-    curves, seconds = {}, {}
+    curves = {}
     for method in arguments.methods:
-        started = time.perf_counter()
         if method == SAMPLING:
             history = sample(policy, env, instances, arguments)
         else:
@@ -104,7 +102,6 @@ def run(problem: str, arguments: argparse.Namespace, console: Console) -> dict[s
                 batch_size=arguments.batch_size, seed=arguments.seed, progress=arguments.progress,
                 **options(arguments),
             ).history  # fmt: skip
-        seconds[method] = time.perf_counter() - started
         curves[method] = gaps(history, costs)
         console.print(f"{problem}: {TITLES[method]} {curves[method][-1]:.3%}", highlight=False)
     return {
@@ -112,7 +109,6 @@ def run(problem: str, arguments: argparse.Namespace, console: Console) -> dict[s
         "solver": float(costs.mean()),
         "greedy": gaps(greedy.unsqueeze(1), costs)[0],
         "curves": curves,
-        "seconds": seconds,
     }
 
 
@@ -133,13 +129,9 @@ def markdown(result: dict[str, Any]) -> str:
     meta, settings, blocks = result["meta"], result["settings"], []
     for row in result["rows"]:
         steps = checkpoints(settings["iterations"])
-        header = ["", *(f"after {step}" for step in steps), "seconds per instance"]
+        header = ["", *(f"after {step}" for step in steps)]
         table = [
-            [
-                TITLES[name],
-                *(f"{100 * curve[step - 1]:.3f} %" for step in steps),
-                f"{row['seconds'][name] / settings['instances']:.1f}",
-            ]
+            [TITLES[name], *(f"{100 * curve[step - 1]:.3f} %" for step in steps)]
             for name, curve in row["curves"].items()
         ]
         title = f"### Search: {row['problem'].upper()}{NUM_LOC}, {settings['instances']} instances"

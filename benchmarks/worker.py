@@ -241,6 +241,7 @@ class TrainerStep:
     def __init__(self, spec: Spec) -> None:
         self.spec = spec
         self.seconds = 0.0
+        importlib.import_module("lightning.pytorch")  # before memory is measured
 
     def fit(self, model: Any, instances: Any) -> dict[str, Tensor]:
         """Trains on one batch; the outputs of the step."""

@@ -120,7 +120,8 @@ def _sources(texts: list[str], best_known: Path | None, limit: int | None) -> li
     settings |= {} if limit is None else {"limit": limit}
     for text in texts:
         path = Path(text)
-        if path.is_dir():
+        is_pattern = bool(set(text) & set("*?[")) and ":" not in text
+        if path.is_dir() or is_pattern:
             others.append({"files": text, **settings})
         elif path.is_file() and path.suffix != ".npz":
             folders.setdefault(path.absolute().parent.name, []).append(text)

@@ -14,6 +14,8 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from rl4co.decoding.logits import squash
+
 #: Entries per block on a CPU: 1 MiB of float32.
 _BLOCK = 2**18
 
@@ -28,7 +30,7 @@ class _ChosenLogProb(torch.autograd.Function):
         normaliser = torch.empty(actions.shape, dtype=precise, device=logits.device)
         chosen = torch.empty_like(normaliser)
         for rows in _blocks(logits):
-            torch.tanh(logits[rows].to(precise), out=squashed[rows])
+            squashed[rows] = squash(logits[rows].to(precise))
             scores = torch.where(mask[rows], squashed[rows] * clipping, -torch.inf)
             torch.logsumexp(scores, -1, out=normaliser[rows])
             picked = scores.gather(-1, actions[rows].unsqueeze(-1)).squeeze(-1)

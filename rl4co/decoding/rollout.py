@@ -24,12 +24,16 @@ from rl4co.envs.base import RL4COEnvBase, State
 LogitsFn = Callable[[State], Tensor]
 #: State after an action → keys to change in it: what a recurrent policy remembers.
 MemoryFn = Callable[[State], State]
+#: Instances `[B']`, positions among those before → nothing: the others are not looked at any more.
+NarrowFn = Callable[[Tensor], None]
 
 #: Key of a trace: the actions that top-k or top-p left over. Recorded, because recomputing it would
 #: move its border by rounding, and with it some chosen actions to probability zero.
 SUPPORT = "support"
 #: Entries of all steps' logits up to which they are kept to be normalised at once.
 _SMALL = 2**16
+#: One in so many instances must be finished before the others go on without them.
+_SHARE = 8
 
 
 @dataclasses.dataclass
@@ -41,7 +45,7 @@ class Rollout:
         log_probs: Log-probabilities of the chosen actions `[B, S, T]` (None if not asked for). A
             forced start has log-probability 0.
         entropy: Entropy of the distribution at each step `[B, S, T]` (None if not asked for).
-        state: Final state, axes `[B, S]`.
+        state: Final state, axes `[B, S]`; without the instances that were dropped on the way.
         trace: Recorded state keys, stacked over the steps chosen by the policy `[B, S, T', ...]`.
         forced: Number of leading actions that were forced (with multi-start usually 1).
     """
@@ -80,6 +84,7 @@ def decode(
     *,
     starts: Tensor | None = None,
     memorise: MemoryFn | None = None,
+    narrow: NarrowFn | None = None,
     record: Sequence[str] = (),
     with_log_probs: bool = True,
     with_entropy: bool = False,
@@ -96,7 +101,9 @@ def decode(
         starts: First actions `[B, S, K]` forced upon the policy.
         memorise: Called with the state after each action, forced ones included; what it returns is
             carried along in the state.
-        record: State keys to keep for every step that the policy decides.
+        narrow: Called when instances whose solutions are all finished are dropped; from then on the
+            logits are those of the instances that are left. None: all stay to the end.
+        record: State keys to keep for every step that the policy decides; nothing is dropped then.
         with_log_probs: Compute log-probabilities of the chosen actions.
         with_entropy: Compute the entropy of each step.
         num_steps: Exact number of steps; skips all looks at `done`.
@@ -111,6 +118,7 @@ def decode(
     # Few small steps are normalised together at the end: at that size each call costs the same.
     later = with_log_probs and not with_entropy and state["action_mask"].numel() * most <= _SMALL
     kept: list[Tensor] = []
+    live = _Live(state) if narrow is not None and not (later or record) else None
 
     for action in () if starts is None else starts.unbind(-1):
         actions.append(action)
@@ -120,8 +128,11 @@ def decode(
 
     for step in range(len(actions), most):
         # Looking at `done` synchronises with the device: not before the shortest solution ends.
-        if step >= fewest and fewest < most and all_finished(env, state):
-            break
+        if step >= fewest and fewest < most:
+            if all_finished(env, state):
+                break
+            if live is not None and narrow is not None:
+                state = live.drop_finished(state, step, narrow)
         for key, values in trace.items():
             values.append(state[key])
         logits = strategy.filter(logits_fn(state), state["action_mask"])
@@ -142,6 +153,10 @@ def decode(
         if num_steps is None:
             require_finished(env, state, most)
 
+    if live is not None:
+        actions = live.restore(actions, live.padding)
+        nothing = torch.zeros_like(live.padding)
+        log_probs, entropies = (live.restore(values, nothing) for values in (log_probs, entropies))
     sequence = torch.stack(actions, -1)  # [B, S, T]
     if kept:
         normalised = torch.stack(kept, 2).log_softmax(-1)  # [B, S, T', N]
@@ -163,6 +178,54 @@ def advance(env: RL4COEnvBase, state: State, action: Tensor, memorise: MemoryFn 
     if memorise is not None:
         state.update(memorise(state))  # `advance` returned a mapping of its own
     return state
+
+
+class _Live:
+    """Which instances a decode loop still computes, and what becomes of the others.
+
+    Args:
+        state: Initial state with axes `[B, S]`.
+
+    Attributes:
+        padding: Action that a dropped solution repeats `[B, S]`.
+    """
+
+    def __init__(self, state: State) -> None:
+        batch, solutions = state["action_mask"].shape[:2]
+        device = state["action_mask"].device
+        self.padding = torch.zeros(batch, solutions, dtype=torch.int64, device=device)
+        self._rows = torch.arange(batch, device=device)  # those that are left
+        self._dropped: list[tuple[int, Tensor]] = []  # from which step on only these were left
+
+    def drop_finished(self, state: State, step: int, narrow: NarrowFn) -> State:
+        """The state of the instances with unfinished solutions, if the others are many enough."""
+        finished = state["done"].flatten(1).all(1)  # [B']
+        count = int(finished.sum())
+        if count * _SHARE < len(finished) or count == 0:
+            return state
+        waiting = state["action_mask"][finished].view(torch.uint8).argmax(-1)  # [B' - B'', S]
+        self.padding[self._rows[finished]] = waiting
+        left = (~finished).nonzero().squeeze(-1)
+        self._rows = self._rows[left]
+        self._dropped.append((step, self._rows))
+        narrow(left)
+        return {key: _rows_of(value, left) for key, value in state.items()}
+
+    def restore(self, values: list[Tensor], dropped: Tensor) -> list[Tensor]:
+        """Each step's values of all instances `[B, S]`; those of `dropped` where there are none."""
+        whole = list(values)
+        ends = [*(step for step, _ in self._dropped[1:]), len(values)]
+        for (first, rows), end in zip(self._dropped, ends, strict=False):
+            for step in range(first, min(end, len(values))):
+                whole[step] = dropped.to(values[step].dtype).index_copy(0, rows, values[step])
+        return whole
+
+
+def _rows_of(value: Tensor, rows: Tensor) -> Tensor:
+    """Some instances of a tensor with axes `[B, S]`; what all solutions share stays shared."""
+    if value.stride(1) == 0:
+        return value[:, 0][rows].unsqueeze(1).expand(-1, value.shape[1], *value.shape[2:])
+    return value[rows]
 
 
 def _stack(trace: dict[str, list[Tensor]], state: State) -> State:

@@ -29,6 +29,7 @@ class DecodingStrategy:
         num_samples: Solutions per instance, all actions chosen by the policy.
         select_best: Keep only the best solution of each instance.
         rng: Random stream of sampling (None = torch's global one).
+        log_probs: Whether log-probabilities are wanted where there are no gradients.
     """
 
     temperature: float = 1.0
@@ -41,6 +42,7 @@ class DecodingStrategy:
     num_samples: int = 1
     select_best: bool = False
     rng: torch.Generator | None = None
+    log_probs: bool = True
 
     def __post_init__(self) -> None:
         if not self.temperature > 0:

@@ -29,6 +29,7 @@ from rl4co.data.augment import StateAugmentation
 from rl4co.data.dataset import TensorDictDataset
 from rl4co.data.io import save_tensordict_to_npz
 from rl4co.envs.base import RL4COEnvBase
+from rl4co.models.policies.constructive import ConstructivePolicy
 from rl4co.tasks.methods import METHODS, EvalMethod
 
 DatasetLike: TypeAlias = TensorDictBase | TensorDictDataset | str | Path | int
@@ -66,6 +67,8 @@ class _Evaluation:
         td = self.env.reset(instances).to(device)
         seen = self._augment(td, first)  # [A * B]
         settings = dict(self.decoding)
+        if isinstance(self.policy, ConstructivePolicy):
+            settings["log_probs"] = False
         if self.method.samples:
             settings["rng"] = derive_generator(self.seed, "sampling", first, device=device)
         out = self.policy(

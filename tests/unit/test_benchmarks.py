@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from benchmarks import compare, learning, published, report
-from benchmarks.cases import NEW, PUBLISHED, TITLES, plan
+from benchmarks.cases import MEMORY, NEW, PUBLISHED, TITLES, plan
 from benchmarks.flops import ModelShape, am_step_flops, combined_rate, encoder_gemm_shapes
 from benchmarks.runner import (
     Contender,
@@ -231,7 +231,7 @@ def test_a_foreign_folder_is_never_modified(tmp_path: Path) -> None:
 
 def make_row(old: dict[str, Any], new: dict[str, Any], name: str = "am_train") -> report.Row:
     case = plan([name], ["tsp"], [20])[0]
-    metric = "peak_mib" if name == "peak_memory" else "seconds"
+    metric = "peak_mib" if name in MEMORY else "seconds"
     contenders = {PUBLISHED: old, NEW: new}
     return {"case": case.as_dict(), "metric": metric, "contenders": contenders, "gemm": {}}
 

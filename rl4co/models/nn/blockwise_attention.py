@@ -119,12 +119,14 @@ def _exponentials(
         subtracted `[b * H, q, 1]`.
     """
     scale = math.log2(math.e)  # powers of two are the fastest
-    weights = _scores(q, k, mask, rows, part, buffer, scale).exp2_()
+    weights = _scores(q, k, rows, part, buffer, scale).exp2_()
+    if mask is not None:  # cheaper than minus infinity before
+        _by_head(weights, q).mul_(_block_of(mask, q, rows, part))
     total = weights.sum(-1, keepdim=True)
     lowest, highest = (float(bound) for bound in total.aminmax())
-    if lowest > _LOWEST and highest < _HIGHEST:
+    if lowest > _LOWEST and highest < _HIGHEST:  # neither holds for NaN
         return weights, total, total.log()
-    scores = _scores(q, k, mask, rows, part, buffer, scale)
+    scores = _masked(_scores(q, k, rows, part, buffer, scale), q, mask, rows, part)
     largest = scores.amax(-1, keepdim=True)
     weights = scores.sub_(largest).exp2_()
     total = weights.sum(-1, keepdim=True)
@@ -135,30 +137,34 @@ def _weights(
     q: Tensor, k: Tensor, mask: Tensor | None, rows: slice, part: slice, buffer: Tensor
 ) -> Tensor:
     """Weights of a block `[b * H, q, N]`, written to the buffer."""
-    scores = _scores(q, k, mask, rows, part, buffer)
+    scores = _masked(_scores(q, k, rows, part, buffer), q, mask, rows, part)
     return torch.softmax(scores, -1, out=scores)
 
 
 def _scores(
-    q: Tensor,
-    k: Tensor,
-    mask: Tensor | None,
-    rows: slice,
-    part: slice,
-    buffer: Tensor,
-    scale: float = 1.0,
+    q: Tensor, k: Tensor, rows: slice, part: slice, buffer: Tensor, scale: float = 1.0
 ) -> Tensor:
-    """Masked scores of a block `[b * H, q, N]`, times the scale, written to the buffer."""
-    query, keys = q[rows, :, part], k[rows]
-    batch, heads, num_queries, dim = query.shape
-    shape = (batch * heads, num_queries, keys.shape[2])
+    """Scores of a block `[b * H, q, N]`, times the scale, written to the buffer."""
+    query, keys = q[rows, :, part].flatten(0, 1), k[rows].flatten(0, 1)
+    shape = (*query.shape[:2], keys.shape[1])
     scores = buffer[: math.prod(shape)].view(shape)
-    if mask is not None:  # the product is added to it
-        allowed = mask.expand(q.shape[0], *mask.shape[1:])[rows, :, part]  # [b, 1, q, N]
-        scores.view(batch, heads, num_queries, -1).copy_(torch.where(allowed, 0.0, -torch.inf))
-    return scores.baddbmm_(
-        query.reshape(-1, num_queries, dim),
-        keys.flatten(0, 1).mT,
-        beta=0 if mask is None else 1,  # 0: the buffer is not read
-        alpha=scale / math.sqrt(dim),
-    )
+    # With beta = 0 the buffer is not read.
+    return scores.baddbmm_(query, keys.mT, beta=0, alpha=scale / math.sqrt(q.shape[-1]))
+
+
+def _masked(scores: Tensor, q: Tensor, mask: Tensor | None, rows: slice, part: slice) -> Tensor:
+    """Scores of a block `[b * H, q, N]` after minus infinity was added to forbidden ones."""
+    if mask is not None:
+        allowed = _block_of(mask, q, rows, part)
+        _by_head(scores, q).add_(torch.where(allowed, 0.0, -torch.inf))
+    return scores
+
+
+def _by_head(scores: Tensor, q: Tensor) -> Tensor:
+    """`[b * H, q, N]` → `[b, H, q, N]`"""
+    return scores.unflatten(0, (-1, q.shape[1]))
+
+
+def _block_of(mask: Tensor, q: Tensor, rows: slice, part: slice) -> Tensor:
+    """The mask of a block `[b, 1, q, N]`."""
+    return mask.expand(q.shape[0], -1, q.shape[2], -1)[rows, :, part]

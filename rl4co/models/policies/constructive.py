@@ -138,7 +138,8 @@ class ConstructivePolicy(PretrainedMixin, nn.Module):
             hidden: The encoder's result for `td` from an earlier call (`return_hidden`), to decode
                 from it without encoding again.
             decoding: Settings of the decoding strategy: `num_starts`, `num_samples`,
-                `temperature`, `top_k`, `top_p`, `beam_width`, `select_best`, `rng`, ...
+                `temperature`, `top_k`, `top_p`, `beam_width`, `select_best`, `rng`, ...; without
+                gradients, `log_probs=False` saves computing `log_likelihood`.
 
         Returns:
             `reward` `[rows]`, `log_likelihood` `[rows]`, `actions` `[rows, T]` and what was asked
@@ -181,20 +182,19 @@ class ConstructivePolicy(PretrainedMixin, nn.Module):
 
         try:
             rollout = self._decode(
-                env, solutions, cache, strategy, starts, return_entropy, max_steps, num_steps
-            )
+                env, solutions, cache, strategy, starts, return_entropy, max_steps, num_steps,
+                self._narrower(hidden, state),
+            )  # fmt: skip
         except InvalidActionError:
             if self.check_nan:  # diverged weights lead nowhere, but they are the cause
                 self._refuse_nan(self.decoder(solutions, cache))
             raise
+        out: dict[str, Any] = {}
         log_probs = rollout.log_probs
-        if log_probs is None:
-            raise ConfigError("expected log-probabilities from the decode loop, got none")
-        if self.check_nan:
-            self._refuse_nan(log_probs)
-        out: dict[str, Any] = {
-            "log_likelihood": log_probs.sum(-1) if return_sum_log_likelihood else log_probs
-        }  # [B, S] or [B, S, T]
+        if self.check_nan:  # without log-probabilities the first logits tell
+            self._refuse_nan(self.decoder(solutions, cache) if log_probs is None else log_probs)
+        if log_probs is not None:  # [B, S] or [B, S, T]
+            out["log_likelihood"] = log_probs.sum(-1) if return_sum_log_likelihood else log_probs
         if calc_reward:
             width = rollout.actions.shape[1]
             as_given = state is given and width == num_solutions
@@ -242,9 +242,14 @@ class ConstructivePolicy(PretrainedMixin, nn.Module):
         with_entropy: bool,
         max_steps: int | None,
         num_steps: int | None,
+        narrower: Callable[[Tensor], Any] | None = None,
     ) -> Rollout:
         def logits_fn(state: State) -> Tensor:
             return self.decoder(state, cache)
+
+        def narrow(rows: Tensor) -> None:
+            nonlocal cache
+            cache = narrower(rows)  # type: ignore[misc]
 
         def memorise(state: State) -> State:
             return self.decoder.update_memory(state, cache)
@@ -263,7 +268,8 @@ class ConstructivePolicy(PretrainedMixin, nn.Module):
         if keys is None or (not torch.is_grad_enabled() and given is None):
             return decode(
                 env, solutions, logits_fn, strategy,
-                starts=starts, memorise=memorise, with_entropy=with_entropy, max_steps=max_steps,
+                starts=starts, memorise=memorise, narrow=None if narrower is None else narrow,
+                with_log_probs=strategy.log_probs, with_entropy=with_entropy, max_steps=max_steps,
                 num_steps=num_steps,
             )  # fmt: skip
         record = tuple(dict.fromkeys((*keys, "action_mask", *_ending(env, solutions, num_steps))))
@@ -293,6 +299,22 @@ class ConstructivePolicy(PretrainedMixin, nn.Module):
             logits_fn, rollout, strategy, chunk=self.replay_chunk, with_entropy=with_entropy
         )
         return rollout
+
+    def _narrower(self, hidden: Any, state: State) -> Callable[[Tensor], Any] | None:
+        """Makes the decoder's cache for the instances that are left, if the decoder can do that."""
+        # In training, what is drawn at random for each instance would be drawn again.
+        if self.training or not self.decoder.can_narrow or not isinstance(hidden, Tensor):
+            return None
+        left = torch.arange(len(hidden), device=hidden.device)
+
+        def prepare(rows: Tensor) -> Any:
+            nonlocal left
+            left = left[rows]
+            return self.decoder.prepare(
+                hidden[left], {key: value[left] for key, value in state.items()}
+            )
+
+        return prepare
 
     def _refuse_nan(self, values: Tensor) -> None:
         if bool(values.isnan().any()):

@@ -19,6 +19,10 @@ class ConstructiveEncoder(nn.Module):
 class ConstructiveDecoder(nn.Module):
     """Maps a state and the cached latent representation to logits."""
 
+    #: Whether :meth:`prepare` may be called again for some of the instances (rows of a tensor
+    #: `hidden`), with the same result for each.
+    can_narrow = False
+
     @property
     def replay_keys(self) -> tuple[str, ...] | None:
         """State keys that :meth:`forward` reads, or None if it must follow the steps one by one."""

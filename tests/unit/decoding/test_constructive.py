@@ -9,6 +9,9 @@ import torch
 
 from rl4co.core.errors import ConfigError, InvalidActionError, UnknownNameError
 from rl4co.core.ops import batchify, unbatchify
+from rl4co.decoding import rollout
+from rl4co.envs import get_env
+from rl4co.models import AttentionModelPolicy
 
 ENVS = ["tsp", "cvrp"]
 DECODINGS = {
@@ -416,6 +419,16 @@ def test_replay_chunk_is_validated(make_policy, chunk):
         make_policy("tsp", replay_chunk=chunk)
 
 
+def test_likelihoods_can_be_left_out(setup):
+    """The solutions are the same."""
+    env, policy, td = setup
+    with torch.no_grad():
+        usual = policy(td, env, decode_type="greedy")
+        without = policy(td, env, decode_type="greedy", log_probs=False)
+    assert "log_likelihood" not in without
+    assert torch.equal(without["actions"], usual["actions"])
+
+
 def test_outputs_on_request(setup):
     """Nothing that was not asked for, everything that was."""
     env, policy, td = setup
@@ -464,3 +477,34 @@ def test_mixed_precision(setup, decoding, grad):
     if grad:
         out["log_likelihood"].sum().backward()
         assert all(bool(p.grad.isfinite().all()) for p in policy.parameters())
+
+
+@pytest.mark.parametrize("decode_type", ["greedy", "multistart_greedy"])
+@pytest.mark.parametrize("problem", ["cvrp", "pctsp", "mtvrp"])
+def test_going_on_without_finished_instances_changes_nothing(problem, decode_type, monkeypatch):
+    """Instances are dropped one by one, in shares, or not at all: the same is found."""
+    monkeypatch.setattr(rollout, "_SMALL", 0)
+    env = get_env(problem, generator_params={"num_loc": 15})
+    torch.manual_seed(1)  # weights that make solutions of different lengths
+    policy = AttentionModelPolicy(env_name=problem, embed_dim=16, num_heads=2).eval()
+    td = env.reset(env.dataset(40, phase="test").data)
+    sizes: list[int] = []
+    prepare = policy.decoder.prepare
+    monkeypatch.setattr(
+        policy.decoder, "prepare", lambda h, state: sizes.append(len(h)) or prepare(h, state)
+    )
+    found = []
+    for share in (-1, 8, 100):
+        monkeypatch.setattr(rollout, "_SHARE", share)
+        with torch.no_grad():
+            found.append(
+                policy(
+                    td, env, phase="test", decode_type=decode_type, return_entropy=True,
+                    return_sum_log_likelihood=False,
+                )
+            )  # fmt: skip
+    assert sizes[:2] == [40, 40], "nothing is dropped at first"
+    assert len(sizes) > 4, "instances are dropped in both of the other runs"
+    for key, expected in found[0].items():
+        for other in found[1:]:
+            torch.testing.assert_close(other[key], expected, atol=1e-5, rtol=1e-5)

@@ -82,7 +82,7 @@ def test_borders_are_allowed(field, value):
 
 def test_every_field_has_a_case():
     """A new setting needs a case above, or a place in this list of those without a range."""
-    free = {"mask_logits", "multistart", "select_best", "rng"}
+    free = {"mask_logits", "multistart", "select_best", "rng", "log_probs"}
     tested = {"temperature", "top_k", "top_p", "tanh_clipping", "num_samples", "num_starts"}
     assert {field.name for field in dataclasses.fields(DecodingStrategy)} == free | tested
 

@@ -63,6 +63,8 @@ class AttentionModelDecoder(AutoregressiveDecoder):
         state with axes `[B, Q]` → logits `[B, Q, N]`
     """
 
+    can_narrow = True
+
     def __init__(
         self,
         embed_dim: int = 128,

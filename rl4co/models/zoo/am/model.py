@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 from torch import nn
 
@@ -16,16 +16,18 @@ from rl4co.models.zoo.am.policy import AttentionModelPolicy
 
 @MODELS.register("am")
 class AttentionModel(REINFORCE):
-    """Attention Model with REINFORCE.
+    """Attention Model with REINFORCE; a subclass names another policy to train in the same way.
 
     Args:
         env: Environment.
-        policy: Policy (default: :class:`AttentionModelPolicy` for the environment).
+        policy: Policy (default: the `policy_class` for the environment).
         baseline: Baseline or its name.
         policy_kwargs: Arguments of the default policy.
         baseline_kwargs: Arguments of a baseline given by name.
         kwargs: See :class:`REINFORCE`.
     """
+
+    policy_class: ClassVar[type[nn.Module]] = AttentionModelPolicy
 
     def __init__(
         self,
@@ -36,5 +38,5 @@ class AttentionModel(REINFORCE):
         baseline_kwargs: Mapping[str, Any] | None = None,
         **kwargs: Any,
     ) -> None:
-        policy = self.default_policy(AttentionModelPolicy, env, policy, policy_kwargs)
+        policy = self.default_policy(self.policy_class, env, policy, policy_kwargs)
         super().__init__(env, policy, baseline, baseline_kwargs, **kwargs)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -74,13 +74,22 @@ class AdaptedPolicy(ConstructivePolicy):
         with_entropy: bool,
         max_steps: int | None,
         num_steps: int | None,
+        narrower: Callable[[Tensor], Any] | None = None,
     ) -> Rollout:
         """Rollout and gradient; by a trace where the decoder allows it (and memory, see
         `replay_chunk`), otherwise by the replay."""
         traceable = isinstance(strategy, ImitatingSampling) and strategy.mask_logits
         if not (traceable and self.decoder.can_trace) or with_entropy or self.replay_chunk:
             return super()._decode(
-                env, solutions, cache, strategy, starts, with_entropy, max_steps, num_steps
+                env,
+                solutions,
+                cache,
+                strategy,
+                starts,
+                with_entropy,
+                max_steps,
+                num_steps,
+                narrower,
             )
         trace = StepTrace()
         weights = self.decoder.score_weights(cache)

@@ -17,11 +17,11 @@ from torch import Tensor, nn
 from rl4co.core.errors import ConfigError, UnsupportedError
 from rl4co.core.ops import gather_by_index, unbatchify
 from rl4co.core.registry import MODELS
-from rl4co.data.augment import StateAugmentation, has_coordinates
 from rl4co.envs.base import RL4COEnvBase
 from rl4co.models.policies.entry import match_precision
 from rl4co.models.policies.pretrained import load_pretrained
 from rl4co.models.rl.base import RL4COLitModule
+from rl4co.models.rl.best_of import best_rewards, default_augmentation
 from rl4co.models.rl.losses import best_of_advantage, reinforce_loss
 from rl4co.models.rl.reinforce import REINFORCE
 from rl4co.models.zoo.matnet import MatNet
@@ -85,9 +85,7 @@ class PolyNet(REINFORCE):
     ) -> None:
         if baseline != "shared":
             raise ConfigError(f"expected baseline 'shared' for PolyNet, got {baseline!r}")
-        if num_augment is None:
-            num_augment = 8 if feats or has_coordinates(env.instance_shapes) else 1
-        if min(k, val_num_solutions, num_augment) < 1:
+        if min(k, val_num_solutions, 1 if num_augment is None else num_augment) < 1:
             raise ConfigError(
                 "expected k, val_num_solutions and num_augment of at least 1, got "
                 f"{k}, {val_num_solutions} and {num_augment}"
@@ -111,16 +109,7 @@ class PolyNet(REINFORCE):
         _check_strategies(policy, k, val_num_solutions)
         super().__init__(env, policy, baseline, **kwargs)
         self.k, self.val_num_solutions = k, val_num_solutions
-        self.augment = (
-            StateAugmentation(
-                num_augment=num_augment,
-                augment_fn=augment_fn,
-                first_aug_identity=first_aug_identity,
-                feats=feats,
-            )
-            if num_augment > 1
-            else None
-        )
+        self.augment = default_augmentation(env, num_augment, augment_fn, first_aug_identity, feats)
 
     def shared_step(
         self, batch: TensorDictBase, batch_idx: int, phase: str, dataloader_idx: int = 0
@@ -175,13 +164,7 @@ class PolyNet(REINFORCE):
             )
             rewards.append(unbatchify(out["reward"], self.val_num_solutions))  # [B, S]
         reward = torch.stack(rewards, 1)  # [B, A, S]
-        best = reward.amax(-1)  # [B, A]
-        original_first = self.augment is None or self.augment.first_aug_identity
-        return {
-            "reward": reward,
-            "max_reward": best[:, 0] if original_first else best.mean(-1),  # [B]
-            "max_aug_reward": best.amax(-1),  # [B]
-        }
+        return {"reward": reward, **best_rewards(reward, self.augment)}
 
 
 def _check_strategies(policy: nn.Module, k: int, val_num_solutions: int) -> None:

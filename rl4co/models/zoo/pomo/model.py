@@ -14,8 +14,8 @@ from torch import nn
 from rl4co.core.errors import ConfigError
 from rl4co.core.ops import unbatchify
 from rl4co.core.registry import MODELS
-from rl4co.data.augment import StateAugmentation, has_coordinates
 from rl4co.envs.base import RL4COEnvBase
+from rl4co.models.rl.best_of import best_rewards, default_augmentation
 from rl4co.models.rl.reinforce import REINFORCE
 from rl4co.models.zoo.am import AttentionModelPolicy
 
@@ -74,28 +74,17 @@ class POMO(REINFORCE):
             raise ConfigError(
                 f"expected baseline 'shared' for POMO, got {baseline!r}; use REINFORCE for others"
             )
-        if num_augment is None:
-            num_augment = 8 if feats or has_coordinates(env.instance_shapes) else 1
-        if num_augment < 0 or (num_starts is not None and num_starts < 1):
+        if (num_augment or 0) < 0 or (num_starts is not None and num_starts < 1):
             raise ConfigError(
-                f"expected num_augment >= 0 and num_starts >= 1 (or None), got {num_augment} and "
-                f"{num_starts}"
+                "expected num_augment >= 0 and num_starts >= 1 (or None for both), got "
+                f"{num_augment} and {num_starts}"
             )
         policy = self.default_policy(
             AttentionModelPolicy, env, policy, policy_kwargs, **POLICY_DEFAULTS
         )
         super().__init__(env, policy, baseline, **kwargs)
         self.num_starts = num_starts
-        self.augment = (
-            StateAugmentation(
-                num_augment=num_augment,
-                augment_fn=augment_fn,
-                first_aug_identity=first_aug_identity,
-                feats=feats,
-            )
-            if num_augment > 1
-            else None
-        )
+        self.augment = default_augmentation(env, num_augment, augment_fn, first_aug_identity, feats)
 
     def shared_step(
         self, batch: TensorDictBase, batch_idx: int, phase: str, dataloader_idx: int = 0
@@ -119,8 +108,5 @@ class POMO(REINFORCE):
         if phase == "train":
             log_likelihood = unbatchify(out["log_likelihood"], (1, num_starts))  # [B, 1, S]
             self.calculate_loss(td, out, reward[:, 0], log_likelihood[:, 0])  # [B, S]
-        best = reward.amax(-1)  # [B, A]
-        original_first = self.augment is None or self.augment.first_aug_identity
-        out["max_reward"] = best[:, 0] if original_first else best.mean(-1)  # [B]
-        out["max_aug_reward"] = best.amax(-1)  # [B]
+        out |= best_rewards(reward, self.augment)
         return self.log_metrics(out, phase, dataloader_idx, batch_size=batch.batch_size[0])

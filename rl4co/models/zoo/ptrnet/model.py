@@ -2,39 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
-from torch import nn
-
 from rl4co.core.registry import MODELS
-from rl4co.envs.base import RL4COEnvBase
-from rl4co.models.rl.baselines import REINFORCEBaseline
-from rl4co.models.rl.reinforce import REINFORCE
+from rl4co.models.zoo.am import AttentionModel
 from rl4co.models.zoo.ptrnet.policy import PointerNetworkPolicy
 
 
 @MODELS.register("ptrnet")
-class PointerNetwork(REINFORCE):
-    """Pointer Network with REINFORCE.
+class PointerNetwork(AttentionModel):
+    """Pointer Network with REINFORCE; arguments are those of :class:`AttentionModel`."""
 
-    Args:
-        env: Environment.
-        policy: Policy (default: :class:`PointerNetworkPolicy` for the environment).
-        baseline: Baseline or its name.
-        policy_kwargs: Arguments of the default policy.
-        baseline_kwargs: Arguments of a baseline given by name.
-        kwargs: See :class:`REINFORCE`.
-    """
-
-    def __init__(
-        self,
-        env: RL4COEnvBase,
-        policy: nn.Module | None = None,
-        baseline: REINFORCEBaseline | str = "rollout",
-        policy_kwargs: Mapping[str, Any] | None = None,
-        baseline_kwargs: Mapping[str, Any] | None = None,
-        **kwargs: Any,
-    ) -> None:
-        policy = self.default_policy(PointerNetworkPolicy, env, policy, policy_kwargs)
-        super().__init__(env, policy, baseline, baseline_kwargs, **kwargs)
+    policy_class = PointerNetworkPolicy
