@@ -17,6 +17,7 @@ from torch import Tensor
 
 from rl4co.core.errors import InvalidActionError, format_indices
 from rl4co.core.ops import any_true, gather_nodes, step_entropy
+from rl4co.decoding.live import LiveInstances, NarrowFn
 from rl4co.decoding.logits import sample_weights
 from rl4co.decoding.strategies import DecodingStrategy
 from rl4co.envs.base import RL4COEnvBase, State
@@ -24,16 +25,12 @@ from rl4co.envs.base import RL4COEnvBase, State
 LogitsFn = Callable[[State], Tensor]
 #: State after an action → keys to change in it: what a recurrent policy remembers.
 MemoryFn = Callable[[State], State]
-#: Instances `[B']`, positions among those before → nothing: the others are not looked at any more.
-NarrowFn = Callable[[Tensor], None]
 
 #: Key of a trace: the actions that top-k or top-p left over. Recorded, because recomputing it would
 #: move its border by rounding, and with it some chosen actions to probability zero.
 SUPPORT = "support"
 #: Entries of all steps' logits up to which they are kept to be normalised at once.
 _SMALL = 2**16
-#: One in so many instances must be finished before the others go on without them.
-_SHARE = 8
 
 
 @dataclasses.dataclass
@@ -118,7 +115,7 @@ def decode(
     # Few small steps are normalised together at the end: at that size each call costs the same.
     later = with_log_probs and not with_entropy and state["action_mask"].numel() * most <= _SMALL
     kept: list[Tensor] = []
-    live = _Live(state) if narrow is not None and not (later or record) else None
+    live = LiveInstances(state) if narrow is not None and not (later or record) else None
 
     for action in () if starts is None else starts.unbind(-1):
         actions.append(action)
@@ -129,7 +126,7 @@ def decode(
     for step in range(len(actions), most):
         # Looking at `done` synchronises with the device: not before the shortest solution ends.
         if step >= fewest and fewest < most:
-            if all_finished(env, state):
+            if all_finished(env, state, None if live is None else live.rows):
                 break
             if live is not None and narrow is not None:
                 state = live.drop_finished(state, step, narrow)
@@ -151,7 +148,7 @@ def decode(
         state = advance(env, state, action, memorise)
     else:
         if num_steps is None:
-            require_finished(env, state, most)
+            require_finished(env, state, most, None if live is None else live.rows)
 
     if live is not None:
         actions = live.restore(actions, live.padding)
@@ -178,54 +175,6 @@ def advance(env: RL4COEnvBase, state: State, action: Tensor, memorise: MemoryFn 
     if memorise is not None:
         state.update(memorise(state))  # `advance` returned a mapping of its own
     return state
-
-
-class _Live:
-    """Which instances a decode loop still computes, and what becomes of the others.
-
-    Args:
-        state: Initial state with axes `[B, S]`.
-
-    Attributes:
-        padding: Action that a dropped solution repeats `[B, S]`.
-    """
-
-    def __init__(self, state: State) -> None:
-        batch, solutions = state["action_mask"].shape[:2]
-        device = state["action_mask"].device
-        self.padding = torch.zeros(batch, solutions, dtype=torch.int64, device=device)
-        self._rows = torch.arange(batch, device=device)  # those that are left
-        self._dropped: list[tuple[int, Tensor]] = []  # from which step on only these were left
-
-    def drop_finished(self, state: State, step: int, narrow: NarrowFn) -> State:
-        """The state of the instances with unfinished solutions, if the others are many enough."""
-        finished = state["done"].flatten(1).all(1)  # [B']
-        count = int(finished.sum())
-        if count * _SHARE < len(finished) or count == 0:
-            return state
-        waiting = state["action_mask"][finished].view(torch.uint8).argmax(-1)  # [B' - B'', S]
-        self.padding[self._rows[finished]] = waiting
-        left = (~finished).nonzero().squeeze(-1)
-        self._rows = self._rows[left]
-        self._dropped.append((step, self._rows))
-        narrow(left)
-        return {key: _rows_of(value, left) for key, value in state.items()}
-
-    def restore(self, values: list[Tensor], dropped: Tensor) -> list[Tensor]:
-        """Each step's values of all instances `[B, S]`; those of `dropped` where there are none."""
-        whole = list(values)
-        ends = [*(step for step, _ in self._dropped[1:]), len(values)]
-        for (first, rows), end in zip(self._dropped, ends, strict=False):
-            for step in range(first, min(end, len(values))):
-                whole[step] = dropped.to(values[step].dtype).index_copy(0, rows, values[step])
-        return whole
-
-
-def _rows_of(value: Tensor, rows: Tensor) -> Tensor:
-    """Some instances of a tensor with axes `[B, S]`; what all solutions share stays shared."""
-    if value.stride(1) == 0:
-        return value[:, 0][rows].unsqueeze(1).expand(-1, value.shape[1], *value.shape[2:])
-    return value[rows]
 
 
 def _stack(trace: dict[str, list[Tensor]], state: State) -> State:
@@ -308,8 +257,14 @@ def random_policy(td: TensorDictBase) -> TensorDictBase:
     return td.set("action", sample_weights(td["action_mask"].float()))
 
 
-def all_finished(env: RL4COEnvBase, state: State) -> bool:
-    """Whether every instance is done; refuses states from which there is no way on."""
+def all_finished(env: RL4COEnvBase, state: State, rows: Tensor | None = None) -> bool:
+    """Whether every instance is done; refuses states from which there is no way on.
+
+    Args:
+        env: The environment.
+        state: Its state.
+        rows: Positions of the instances in the batch; None: these are all.
+    """
     done = state["done"]
     if bool(done.all()):
         return True
@@ -317,21 +272,23 @@ def all_finished(env: RL4COEnvBase, state: State) -> bool:
     if bool(stuck.any()):
         raise InvalidActionError(
             f"expected an allowed action in every unfinished {env.name} state, got none in "
-            f"instances {_instances(stuck)}; the instance is infeasible or the mask is wrong"
+            f"instances {_instances(stuck, rows)}; the instance is infeasible or the mask is wrong"
         )
     return False
 
 
-def require_finished(env: RL4COEnvBase, state: State, steps: int) -> None:
-    """Raises unless every instance is done after `steps` steps."""
-    if not all_finished(env, state):
+def require_finished(
+    env: RL4COEnvBase, state: State, steps: int, rows: Tensor | None = None
+) -> None:
+    """Raises unless every instance is done after `steps` steps; `rows` as above."""
+    if not all_finished(env, state, rows):
         raise InvalidActionError(
             f"expected all {env.name} instances to finish within {steps} steps, got unfinished "
-            f"instances {_instances(~state['done'])}"
+            f"instances {_instances(~state['done'], rows)}"
         )
 
 
-def _instances(flags: Tensor) -> str:
+def _instances(flags: Tensor, rows: Tensor | None) -> str:
     """Instances (rows of the batch) for which any solution is flagged."""
-    rows = flags.flatten(1).any(-1) if flags.dim() > 1 else flags
-    return format_indices(rows.nonzero().flatten().tolist())
+    flagged = (flags.flatten(1).any(-1) if flags.dim() > 1 else flags).nonzero().flatten()
+    return format_indices((flagged if rows is None else rows[flagged]).tolist())

@@ -9,7 +9,7 @@ import torch
 
 from rl4co.core.errors import ConfigError, InvalidActionError, UnknownNameError
 from rl4co.core.ops import batchify, unbatchify
-from rl4co.decoding import rollout
+from rl4co.decoding import live, rollout
 from rl4co.envs import get_env
 from rl4co.models import AttentionModelPolicy
 
@@ -495,7 +495,7 @@ def test_going_on_without_finished_instances_changes_nothing(problem, decode_typ
     )
     found = []
     for share in (-1, 8, 100):
-        monkeypatch.setattr(rollout, "_SHARE", share)
+        monkeypatch.setattr(live, "_SHARE", share)
         with torch.no_grad():
             found.append(
                 policy(
