@@ -99,7 +99,8 @@ def decode(
         memorise: Called with the state after each action, forced ones included; what it returns is
             carried along in the state.
         narrow: Called when instances whose solutions are all finished are dropped; from then on the
-            logits are those of the instances that are left. None: all stay to the end.
+            logits are those of the instances that are left. None, or actions that are drawn at
+            random: all stay to the end.
         record: State keys to keep for every step that the policy decides; nothing is dropped then.
         with_log_probs: Compute log-probabilities of the chosen actions.
         with_entropy: Compute the entropy of each step.
@@ -115,7 +116,9 @@ def decode(
     # Few small steps are normalised together at the end: at that size each call costs the same.
     later = with_log_probs and not with_entropy and state["action_mask"].numel() * most <= _SMALL
     kept: list[Tensor] = []
-    live = LiveInstances(state) if narrow is not None and not (later or record) else None
+    # Without some of the instances the others would be dealt other random numbers.
+    together = later or record or strategy.draws
+    live = None if narrow is None or together else LiveInstances(state)
 
     for action in () if starts is None else starts.unbind(-1):
         actions.append(action)

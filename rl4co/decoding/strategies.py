@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 
@@ -43,6 +43,9 @@ class DecodingStrategy:
     select_best: bool = False
     rng: torch.Generator | None = None
     log_probs: bool = True
+
+    #: Whether actions are drawn at random.
+    draws: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         if not self.temperature > 0:
@@ -106,6 +109,8 @@ class Greedy(DecodingStrategy):
 @dataclasses.dataclass(frozen=True)
 class Sampling(DecodingStrategy):
     """An action drawn from the distribution."""
+
+    draws: ClassVar[bool] = True
 
     def choose(self, logits: Tensor, step: int) -> Tensor:
         """A draw from the softmax."""
