@@ -18,6 +18,7 @@ import torch
 from typer.testing import CliRunner
 
 from rl4co.cli import app
+from rl4co.cli.benchmark import _sources
 from rl4co.core.errors import ConfigError, FileFormatError, RL4COError
 from rl4co.data.formats import read_instance
 from rl4co.data.io import save_tensordict_to_npz
@@ -759,3 +760,9 @@ def test_an_interrupted_command_says_how_to_go_on(tmp_path: Path, monkeypatch):
     monkeypatch.setattr("rl4co.tasks.benchmark.runners.SolverRunner.run", interrupt)
     result = run("tsp:5:size=1", "-m", "random", "--out", str(tmp_path))
     assert result.exit_code == 130 and "the same command goes on" in result.stderr
+
+
+def test_a_quoted_pattern_takes_the_table_of_best_known_values():
+    """As a folder does; a text with settings of its own is left alone."""
+    sources = _sources(["A/*.vrp", "tsp:20"], Path("best.csv"), 3)
+    assert sources == [{"files": "A/*.vrp", "best_known": "best.csv", "limit": 3}, "tsp:20"]
