@@ -35,25 +35,36 @@ def seconds_of_computing() -> float:
 
 
 class Limit(Callback):
-    """Ends a training after some minutes or steps, and notes when each step ended."""
+    """Ends a training after some minutes or gradient steps.
+
+    Attributes:
+        marks: Seconds and gradient steps after each batch, the first before all of them.
+    """
 
     def __init__(self, minutes: float = math.inf, steps: float = math.inf) -> None:
         self.seconds, self.steps = 60 * minutes, steps
-        self.ends = [seconds_of_computing()]
+        self.marks: list[tuple[float, int]] = []
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
         """Starts the clock."""
-        self.ends = [seconds_of_computing()]
+        self.marks = [(seconds_of_computing(), 0)]
 
     def on_train_batch_end(self, trainer: Any, pl_module: Any, *_: Any) -> None:
         """Looks at the clock."""
-        self.ends.append(seconds_of_computing())
-        trainer.should_stop = self.minutes * 60 > self.seconds or len(self.ends) > self.steps
+        self.marks.append((seconds_of_computing(), trainer.global_step))
+        late = self.minutes * 60 > self.seconds
+        trainer.should_stop = late or trainer.global_step >= self.steps
 
     @property
     def minutes(self) -> float:
         """How long the training took."""
-        return (self.ends[-1] - self.ends[0]) / 60
+        return (self.marks[-1][0] - self.marks[0][0]) / 60
+
+    def seconds_per_step(self, warm_up: int) -> float:
+        """Mean time of a gradient step, of the batches after some steps of warm-up."""
+        first = next(mark for mark in self.marks if mark[1] >= warm_up)
+        last = self.marks[-1]
+        return (last[0] - first[0]) / (last[1] - first[1])
 
 
 def fit(model: RL4COLitModule, limit: Limit) -> int:
