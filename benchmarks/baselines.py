@@ -106,7 +106,9 @@ def run_problem(problem: str, arguments: argparse.Namespace, record: trainings.R
     plan = record.content.get("steps", {})
     if problem not in plan:
         seconds = time_steps(problem, arguments)
-        plan = {**plan, problem: int(60 * arguments.budget / max(seconds.values()))}
+        record.load()  # another process may have planned the other problem meanwhile
+        steps = int(60 * arguments.budget / max(seconds.values()))
+        plan = {**record.content.get("steps", {}), problem: steps}
         record.add(steps=plan)
     env = get_env(problem, generator_params={"num_loc": NUM_LOC})
     instances = env.dataset(arguments.instances, phase="test").data

@@ -95,7 +95,7 @@ class MultiHeadAttention(nn.Module):
         sdpa_fn: Attention function (default: :func:`attention`).
 
     Shapes:
-        `x [B, N, D]`, `attn_mask [B, N, N]` (True = attend) → `[B, N, D]`
+        `x [B, N, D]`, `attn_mask [B, N, N]` or `[B, 1, N]` (True = attend) → `[B, N, D]`
     """
 
     def __init__(
@@ -118,7 +118,7 @@ class MultiHeadAttention(nn.Module):
         if attn_mask is None:
             return self.out_proj(self._attend(qkv, None))
         # A node that may attend to none gets zeros, whatever the attention function does.
-        alive = attn_mask.any(-1, keepdim=True)  # [B, N, 1]
+        alive = attn_mask.any(-1, keepdim=True)  # [B, N or 1, 1]
         return self.out_proj(self._attend(qkv, attn_mask | ~alive) * alive)
 
     def _attend(self, qkv: Tensor, mask: Tensor | None) -> Tensor:

@@ -64,7 +64,7 @@ class MatNetBlock(nn.Module):
             real: Nodes of this side that are no padding `[B, R]` (None: all).
         """
         if self.own is not None and self.norm_own is not None:
-            own_mask = None if real is None else real.unsqueeze(-2).expand(*real.shape, -1)
+            own_mask = None if real is None else real.unsqueeze(-2)  # [B, 1, R]
             x = normalize(self.norm_own, x + self.own(x, own_mask), real)
         x = normalize(self.norm_cross, x + self.cross(x, other, matrix, mask), real)
         return normalize(self.norm_feedforward, x + self.feedforward(x), real)

@@ -7,99 +7,12 @@ from __future__ import annotations
 
 import math
 
-from contextlib import AbstractContextManager, nullcontext
-from typing import Any
-
 import torch
 
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 
 from rl4co.models.nn.attention import check_heads
-
-#: Scores that are mixed at a time, so that their hidden units stay in the cache.
-_CHUNK = 2**16
-
-
-class _Mix(torch.autograd.Function):
-    """A small network on every pair of a score and a matrix entry, for a part of them at a time.
-
-    $$y = \\sum_m w_{2m} \\, \\mathrm{ReLU}(w_{1m} s + u_{1m} c + b_{1m})$$
-
-    Written with standard operations, the hidden layer is as many times larger than the scores as it
-    has units, and is kept for the backward pass. Measured with 16 units, 64 instances of 50 x 50
-    and 16 heads on two CPU cores, forward and backward: 2.4 times faster than with batched products
-    for all of them at once, 3.3 times than element by element.
-    """
-
-    @staticmethod
-    def forward(
-        ctx: Any, scores: Tensor, entries: Tensor, first: Tensor, bias: Tensor, second: Tensor
-    ) -> Tensor:
-        # scores [B, H, R, C], entries [B, 1, R, C], first [M, 2, H, 1, 1], bias and second
-        # [M, H, 1, 1]
-        ctx.save_for_backward(scores, entries, first, bias, second)
-        inner, outer = _by_head(first, bias, second)
-        mixed = torch.empty_like(scores)
-        size = _instances_at_a_time(scores)
-        with _without_autocast(scores.device.type):
-            for s, c, y in zip(*(x.split(size) for x in (scores, entries, mixed)), strict=True):
-                hidden = torch.bmm(inner, _inputs(s, c, inner.dtype)).relu_()  # [H, M, n]
-                y.copy_(torch.bmm(outer.mT, hidden).view(y.transpose(0, 1).shape).transpose(0, 1))
-        return mixed
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        scores, entries, *weights = ctx.saved_tensors
-        inner, outer = _by_head(*weights)
-        to_scores = (inner[..., :1] * outer).mT.contiguous()  # [H, 1, M]
-        grad_scores = torch.empty_like(scores)
-        grad_inner, grad_outer = torch.zeros_like(inner), torch.zeros_like(outer)
-        size = _instances_at_a_time(scores)
-        with _without_autocast(scores.device.type):
-            for s, c, g, out in zip(
-                *(x.split(size) for x in (scores, entries, grad, grad_scores)), strict=True
-            ):
-                inputs = _inputs(s, c, inner.dtype)  # [H, 3, n]
-                upper = g.transpose(0, 1).reshape(len(inner), 1, -1).to(inner.dtype)  # [H, 1, n]
-                hidden = torch.bmm(inner, inputs).relu_()  # [H, M, n]
-                grad_outer.baddbmm_(hidden, upper.mT)
-                active = (hidden > 0) * upper
-                grad_inner.baddbmm_(active, inputs.mT)
-                below = torch.bmm(to_scores, active)  # [H, 1, n]
-                out.copy_(below.view(out.transpose(0, 1).shape).transpose(0, 1))
-        by_unit = (grad_inner * outer).permute(1, 2, 0)[..., None, None]  # [M, 3, H, 1, 1]
-        return (
-            *(grad_scores, None, by_unit[:, :2], by_unit[:, 2]),
-            grad_outer.squeeze(-1).t()[..., None, None],
-        )
-
-
-def _by_head(first: Tensor, bias: Tensor, second: Tensor) -> tuple[Tensor, Tensor]:
-    """Weights of score, entry and one `[H, M, 3]`, and those of the hidden units `[H, M, 1]`."""
-    inner = torch.cat([first, bias.unsqueeze(1)], 1)  # [M, 3, H, 1, 1]
-    return inner.flatten(2).permute(2, 0, 1).contiguous(), second.flatten(1).t().unsqueeze(-1)
-
-
-def _without_autocast(device_type: str) -> AbstractContextManager[Any]:
-    """The mixing network computes in the precision of its weights."""
-    if torch.amp.is_autocast_available(device_type) and torch.is_autocast_enabled(device_type):
-        return torch.autocast(device_type, enabled=False)
-    return nullcontext()
-
-
-def _instances_at_a_time(scores: Tensor) -> int:
-    return max(1, _CHUNK * len(scores) // max(1, scores.numel()))
-
-
-def _inputs(scores: Tensor, entries: Tensor, dtype: torch.dtype) -> Tensor:
-    """Score, entry and one: `[B, H, R, C], [B, 1, R, C]` → `[H, 3, B * R * C]`."""
-    by_head = scores.transpose(0, 1)  # [H, B, R, C]
-    inputs = scores.new_ones(len(by_head), 3, by_head[0].numel(), dtype=dtype)
-    inputs[:, 0].view(by_head.shape).copy_(by_head)
-    inputs[:, 1] = entries.reshape(-1)
-    return inputs
+from rl4co.models.nn.score_mixing import mix_scores
 
 
 class MixedScoreAttention(nn.Module):
@@ -142,22 +55,30 @@ class MixedScoreAttention(nn.Module):
         """Attends from every node of `x` to every (allowed) node of `other`."""
         q = self._split(self.Wq(x))  # [B, H, R, d]
         k, v = (self._split(part) for part in self.Wkv(other).chunk(2, -1))  # [B, H, C, d]
-        scores = (q @ k.mT) / math.sqrt(q.shape[-1])  # [B, H, R, C]
-        mixers = self.mix_first, self.mix_bias, self.mix_second
-        scores = _Mix.apply(scores, entries.unsqueeze(1), *mixers)
+        # The longer side comes last: a softmax over a few columns is ten times faster across rows.
+        turned = q.shape[-2] > k.shape[-2]
+        scores = (k @ q.mT if turned else q @ k.mT) / math.sqrt(q.shape[-1])
+        scores = mix_scores(scores, entries.mT if turned else entries, self._mixer())
+        columns = -2 if turned else -1
         if mask is None:
-            heads = scores.softmax(-1) @ v  # [B, H, R, d]
+            weights = scores.softmax(columns)
         else:
             # A node that may attend to none gets zeros.
-            allowed = mask.unsqueeze(1)  # [B, 1, R, C]
-            alive = allowed.any(-1, keepdim=True)  # [B, 1, R, 1]
-            scores = torch.where(allowed | ~alive, scores, -torch.inf)
-            heads = (scores.softmax(-1) @ v) * alive
+            allowed = (mask.mT if turned else mask).unsqueeze(1)
+            alive = allowed.any(columns, keepdim=True)
+            scores = scores + torch.where(allowed | ~alive, 0.0, -torch.inf).to(scores.dtype)
+            weights = scores.softmax(columns) * alive
+        heads = (weights.mT if turned else weights) @ v  # [B, H, R, d]
         return self.out_proj(heads.transpose(1, 2).flatten(2))  # [B, R, D]
 
     def _split(self, x: Tensor) -> Tensor:
         """`[B, N, D]` → `[B, H, N, d]`."""
         return x.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
+
+    def _mixer(self) -> Tensor:
+        """Weights of the mixing network side by side `[H, M, 4]`."""
+        parts = (*self.mix_first.unbind(1), self.mix_bias, self.mix_second)  # [M, H, 1, 1] each
+        return torch.stack([part.flatten(1).mT for part in parts], -1)
 
 
 def _uniform(bound: float, *shape: int) -> Tensor:

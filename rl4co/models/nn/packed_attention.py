@@ -26,9 +26,11 @@ class _PackedAttention(torch.autograd.Function):
         batch, nodes, width = qkv.shape
         dim = width // (3 * num_heads)
         split = qkv.view(batch, nodes, 3, num_heads, dim).permute(2, 0, 3, 1, 4)  # [3, B, H, N, d]
-        packed = split.reshape(3, batch * num_heads, nodes, dim)  # the one copy
+        packed = split.clone(memory_format=torch.contiguous_format)  # the one copy
+        packed = packed.view(3, batch * num_heads, nodes, dim)
         q, k, v = packed
-        scores = torch.bmm(q, k.transpose(1, 2)).mul_(1.0 / math.sqrt(dim))
+        q.mul_(1.0 / math.sqrt(dim))  # rather than the scores, which are many more
+        scores = torch.bmm(q, k.transpose(1, 2))
         if mask is not None:
             by_head = scores.view(batch, num_heads, nodes, nodes)
             by_head.add_(torch.where(mask, 0.0, -torch.inf).unsqueeze(1))
@@ -48,9 +50,8 @@ class _PackedAttention(torch.autograd.Function):
         grad_heads = split.reshape(q.shape)
         grad_weights = torch.bmm(grad_heads, v.transpose(1, 2))
         grad_scores = torch._softmax_backward_data(grad_weights, weights, -1, weights.dtype)
-        grad_scores.mul_(1.0 / math.sqrt(dim))
         grad_packed = torch.empty_like(packed)
-        torch.bmm(grad_scores, k, out=grad_packed[0])
+        torch.bmm(grad_scores, k, out=grad_packed[0]).mul_(1.0 / math.sqrt(dim))
         torch.bmm(grad_scores.transpose(1, 2), q, out=grad_packed[1])
         torch.bmm(weights.transpose(1, 2), grad_heads, out=grad_packed[2])
         by_node = grad_packed.view(3, -1, heads, nodes, dim).permute(1, 3, 0, 2, 4)
@@ -63,7 +64,7 @@ def packed_attention(qkv: Tensor, num_heads: int, mask: Tensor | None = None) ->
     Args:
         qkv: Queries, keys and values side by side `[B, N, 3 * D]`, heads contiguous in each.
         num_heads: Heads H.
-        mask: `[B, N, N]`, True = attend; every node attends to some.
+        mask: `[B, N, N]` or `[B, 1, N]`, True = attend; every node attends to some.
 
     Returns:
         Concatenated heads `[B, N, D]`.

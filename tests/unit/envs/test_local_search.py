@@ -11,14 +11,9 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import pytest
 
-from rl4co.core.errors import (
-    ConfigError,
-    InvalidInstanceError,
-    InvalidSolutionError,
-    MissingDependencyError,
-)
+from rl4co.core.errors import ConfigError, InvalidInstanceError, InvalidSolutionError
 from rl4co.envs.routing.cvrp.local_search import improve_routes
-from rl4co.envs.routing.tsp.local_search import LazyKernel, improve_tour, or_opt, two_opt
+from rl4co.envs.routing.tsp.local_search import improve_tour, or_opt, two_opt
 
 SEARCHES = [two_opt, or_opt, improve_tour]
 Route = list[int]
@@ -236,13 +231,6 @@ def test_numba_is_imported_on_first_use() -> None:
         "sys.exit('numba' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
-
-
-def test_missing_numba_names_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without numba the first call gives the pip line."""
-    monkeypatch.setitem(sys.modules, "numba", None)
-    with pytest.raises(MissingDependencyError, match="pip install 'numba'"):
-        LazyKernel(lambda x: x)(1)
 
 
 # ----------------------------------------------------------------------------------------- routes

@@ -14,6 +14,7 @@ from rl4co.core.errors import ConfigError, UnsupportedError
 from rl4co.core.rng import derive_generator
 from rl4co.envs import ATSPEnv, TSPEnv
 from rl4co.models import MatNet, MatNetEncoder, MatNetPolicy
+from rl4co.models.nn import score_mixing
 from rl4co.models.nn.mixed_attention import MixedScoreAttention
 from rl4co.models.zoo.matnet.encoder import MatrixInitEmbedding
 
@@ -55,16 +56,17 @@ def plain_attention(
 
 
 @pytest.mark.parametrize("masked", [False, True])
-def test_mixed_attention_is_the_plain_one(masked):
-    """Values and all gradients; six instances, because four are mixed at a time."""
+@pytest.mark.parametrize(("rows", "columns"), [(3, 4), (4, 3)])
+def test_mixed_attention_is_the_plain_one(rows, columns, masked):
+    """Values and all gradients, with more columns than rows and with fewer."""
     layer = MixedScoreAttention(8, 2, mixer_hidden_dim=5).double()
     twin = copy.deepcopy(layer)
     rng = torch.Generator().manual_seed(0)
-    x, other = (torch.randn(6, n, 8, generator=rng).double() for n in (3, 4))
-    entries = torch.rand(6, 3, 4, generator=rng).double()
+    x, other = (torch.randn(6, n, 8, generator=rng).double() for n in (rows, columns))
+    entries = torch.rand(6, rows, columns, generator=rng).double()
     mask = None
     if masked:
-        mask = torch.rand(6, 3, 4, generator=rng) > 0.4
+        mask = torch.rand(6, rows, columns, generator=rng) > 0.4
         mask[0, 1] = False  # a row that may look at nothing
     inputs = [(x.clone().requires_grad_(), other.clone().requires_grad_()) for _ in range(2)]
     ours = layer(*inputs[0], entries, mask)
@@ -77,6 +79,25 @@ def test_mixed_attention_is_the_plain_one(masked):
         torch.testing.assert_close(a.grad, b.grad)
     for (name, a), b in zip(layer.named_parameters(), twin.parameters(), strict=True):
         torch.testing.assert_close(a.grad, b.grad, msg=name)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_compiled_mixing_is_that_of_tensors(monkeypatch, threads):
+    """Values and gradients, however many threads share the instances."""
+    monkeypatch.setattr(score_mixing, "_FEW", 0)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
+    rng = torch.Generator().manual_seed(0)
+    found = []
+    for mix in (score_mixing.mix_scores, score_mixing.mix_by_tensors):
+        rng.manual_seed(0)
+        scores, entries = torch.randn(5, 3, 4, 6, generator=rng), torch.rand(5, 4, 6, generator=rng)
+        mixer, weight = torch.randn(3, 7, 4, generator=rng), torch.randn(5, 3, 4, 6, generator=rng)
+        scores.requires_grad_(), mixer.requires_grad_()
+        mixed = mix(scores, entries, mixer)
+        (mixed * weight).sum().backward()
+        found.append((mixed.detach(), scores.grad, mixer.grad))
+    for ours, theirs in zip(*found, strict=True):
+        torch.testing.assert_close(ours, theirs)
 
 
 def test_columns_get_different_places():

@@ -13,14 +13,8 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 
 from rl4co.core.errors import ConfigError, InvalidSolutionError
-from rl4co.envs.routing.tsp.local_search import (
-    MIN_GAIN,
-    Floats,
-    Ints,
-    LazyKernel,
-    as_finite_distances,
-    run_in_chunks,
-)
+from rl4co.core.kernels import LazyKernel, run_in_chunks
+from rl4co.envs.routing.tsp.local_search import MIN_GAIN, Floats, Ints, as_finite_distances
 
 MAX_SEGMENT = 3
 

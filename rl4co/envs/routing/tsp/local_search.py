@@ -6,21 +6,13 @@ The search runs in numba kernels. Importing this module does not import numba: a
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from functools import cached_property, update_wrapper
-from itertools import pairwise
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from rl4co.core.errors import (
-    ConfigError,
-    InvalidInstanceError,
-    InvalidSolutionError,
-    MissingDependencyError,
-)
+from rl4co.core.errors import ConfigError, InvalidInstanceError, InvalidSolutionError
+from rl4co.core.kernels import LazyKernel, run_in_chunks
 
 Ints: TypeAlias = npt.NDArray[np.int64]
 Floats: TypeAlias = npt.NDArray[np.float64]
@@ -28,38 +20,6 @@ Floats: TypeAlias = npt.NDArray[np.float64]
 # A move must gain this share of what it takes out. The threshold is relative, so it suits unit
 # squares and metres alike, and far above rounding, so a sequence of moves cannot cycle.
 MIN_GAIN = 1e-6
-
-
-class LazyKernel:
-    """A function that numba compiles when it is first called, from Python or from a kernel.
-
-    Used as a decorator. `_numba_type_` is the attribute by which numba recognises what a global
-    name is while it compiles a caller; answering it there makes kernels call each other.
-    """
-
-    def __init__(self, function: Callable[..., Any]) -> None:
-        self.function = function
-        update_wrapper(self, function)
-
-    @cached_property
-    def compiled(self) -> Any:
-        """The numba dispatcher."""
-        try:
-            import numba
-        except ImportError as error:
-            raise MissingDependencyError("numba") from error
-        try:
-            return numba.njit(cache=True, nogil=True)(self.function)
-        except RuntimeError:  # no writable folder for the cache: compile once per process
-            return numba.njit(nogil=True)(self.function)
-
-    @property
-    def _numba_type_(self) -> Any:
-        return self.compiled._numba_type_
-
-    def __call__(self, *arguments: Any) -> Any:
-        """Runs the compiled function."""
-        return self.compiled(*arguments)
 
 
 def two_opt(
@@ -190,24 +150,6 @@ def as_finite_distances(distances: np.ndarray) -> np.ndarray:
             "give forbidden arcs a large finite length"
         )
     return np.ascontiguousarray(distances)
-
-
-def run_in_chunks(run: Callable[[range], None], rows: int, threads: int) -> None:
-    """Calls `run` on consecutive ranges that cover `rows`, one per thread.
-
-    Kernels release the GIL, so plain threads scale; numba's own parallel loops would bring a
-    threading layer that does not survive forked data-loader workers.
-    """
-    if threads < 1:
-        raise ConfigError(f"expected threads of at least 1, got {threads}")
-    bounds = np.linspace(0, rows, min(threads, max(rows, 1)) + 1).astype(int).tolist()
-    chunks = [range(*pair) for pair in pairwise(bounds)]
-    if len(chunks) == 1:
-        run(chunks[0])
-        return
-    with ThreadPoolExecutor(len(chunks)) as pool:
-        for future in [pool.submit(run, chunk) for chunk in chunks]:
-            future.result()
 
 
 # --------------------------------------------------------------------------------------------------

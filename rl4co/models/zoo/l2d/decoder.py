@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from rl4co.models.policies.autoregressive import AutoregressiveDecoder
 from rl4co.models.zoo.l2d.actors import Actor, ActorCache
 from rl4co.models.zoo.l2d.encoder import ShopEmbeddings
-from rl4co.models.zoo.l2d.features import STEP_KEYS, Shop, observe
+from rl4co.models.zoo.l2d.features import STEP_KEYS, Shop, observe, trim_padding
 
 #: Keys that encoders and actors read of a whole state.
 _STATE_KEYS = (
@@ -70,6 +70,7 @@ class L2DDecoder(AutoregressiveDecoder):
     def judge(self, state: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
         """Logits `[B, A]` of states with batch `[B]`, and their pooled embeddings."""
         assert self.feature_extractor is not None
+        state = trim_padding(state)
         embeddings, _ = self.feature_extractor(state)
         cache = self.actor.prepare(embeddings, Shop.of(state, self.scaling_factor))
         step = {key: state[key].unsqueeze(1) for key in (*STEP_KEYS, "action_mask")}  # [B, 1, ...]

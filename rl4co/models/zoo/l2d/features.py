@@ -19,10 +19,31 @@ State = Mapping[str, Tensor]
 
 #: Keys of a state that change from step to step and that :func:`observe` reads.
 STEP_KEYS = ("next_op", "time", "busy_until", "job_busy_until", "earliest_start")
+#: Keys whose last axis are operations.
+OPERATION_KEYS = (
+    *("proc_times", "op_times", "pad_mask", "ops_job_map", "ops_sequence_order", "ops_ma_adj"),
+    *("num_eligible", "cumulative_work", "start_times", "finish_times", "ma_assignment"),
+    *("op_scheduled", "lbs", "is_ready"),
+)
 #: Numbers of features.
 NUM_OPERATION, NUM_MACHINE, NUM_JOB, NUM_PAIR = 8, 4, 6, 4
 #: Sums of many processing times are divided by this many scales, to be as large as single ones.
 _MANY = 10.0
+
+
+def trim_padding(state: State) -> State:
+    """States `[B]` without the operations that are padding in all of them.
+
+    Padding comes last and changes nothing, but costs time: of 60 operations in instances with 10
+    jobs of 4 to 6 operations, some 5 are padding in all of a batch. On other devices than a CPU
+    nothing is trimmed, because asking for the number would make the CPU wait.
+    """
+    ends = state["end_op_per_job"]
+    if ends.device.type != "cpu":
+        return state
+    size = int(ends.max()) + 1
+    trimmed = {key: state[key][..., :size] for key in OPERATION_KEYS if key in state}
+    return {**state, **trimmed}
 
 
 @dataclasses.dataclass
