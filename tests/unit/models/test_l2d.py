@@ -211,6 +211,22 @@ def test_padding_changes_nothing(name, encoder, decoder, stepwise):
     )
 
 
+@pytest.mark.parametrize("name", ENVS)
+def test_common_padding_is_trimmed_from_every_key(name):
+    """One operation of padding stays: it is what padded jobs point to."""
+    env = make_env(name, 4, 3)
+    instances = env.generator(3, rng=torch.Generator().manual_seed(0))
+    size = instances["pad_mask"].shape[-1]
+    td = env.reset(pad(instances, 7))
+    trimmed = features.trim_padding(dict(td.items()))
+    assert {key for key in td.keys() if td[key].shape[-1] == size + 7} == {
+        key for key in features.OPERATION_KEYS if key in td.keys()
+    }
+    for key, value in trimmed.items():
+        expected = td[key][..., : size + 1] if key in features.OPERATION_KEYS else td[key]
+        assert torch.equal(value, expected), key
+
+
 @pytest.mark.parametrize(("encoder", "decoder"), CONFIGURATIONS)
 @pytest.mark.parametrize("name", ENVS)
 def test_both_ways_to_encode_agree_on_the_first_step(name, encoder, decoder):
