@@ -17,9 +17,6 @@ from typing import Any
 
 from rl4co.core.errors import ConfigError, MissingDependencyError
 
-#: Sums may be taken in any order, which is what vector instructions need; infinities and NaN stay.
-REORDERED = {"reassoc", "contract", "nsz"}
-
 
 class LazyKernel:
     """A function that numba compiles when it is first called, from Python or from a kernel.

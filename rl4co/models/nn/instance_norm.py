@@ -10,8 +10,6 @@ against 5.0 ms.
 
 from __future__ import annotations
 
-import functools
-
 from typing import Any
 
 import numpy as np
@@ -20,19 +18,15 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from rl4co.core.kernels import REORDERED, LazyKernel, run_in_chunks
+from rl4co.models.nn.compiled import can_compile, kernel, run_kernel
 
 #: Numbers below which a second thread costs more than it brings.
 _FEW = 2**17
 
-_kernel = functools.partial(LazyKernel, fastmath=REORDERED)
 
-
-def can_compile(x: Tensor, weight: Tensor | None) -> bool:
+def can_normalize(x: Tensor, weight: Tensor | None) -> bool:
     """Whether :func:`compiled_instance_norm` takes this."""
-    plain = x.device.type == "cpu" and not torch.compiler.is_compiling()
-    exact = x.dtype in (torch.float32, torch.float64)
-    return plain and exact and weight is not None and weight.dtype == x.dtype
+    return can_compile(x) and weight is not None and weight.dtype == x.dtype
 
 
 def compiled_instance_norm(
@@ -62,7 +56,8 @@ class _InstanceNorm(torch.autograd.Function):
         given = [tensor.detach().contiguous() for tensor in (x, real, weight)]
         out = torch.empty_like(given[0])
         mean, factor = x.new_empty(2, len(x), x.shape[-1])
-        _share(_normalize, [*given, bias.detach().contiguous(), mean, factor, out], eps)
+        arrays = [*given, bias.detach().contiguous(), mean, factor, out]
+        run_kernel(_normalize, arrays, eps, threads=_threads(x))
         ctx.save_for_backward(*given, mean, factor)
         return out
 
@@ -74,21 +69,15 @@ class _InstanceNorm(torch.autograd.Function):
         # Every instance has sums of its own, so that threads need not wait for each other.
         grad_weight, grad_bias = torch.empty_like(mean), torch.empty_like(mean)
         given = [*ctx.saved_tensors, grad.contiguous(), grad_x, grad_weight, grad_bias]
-        _share(_normalize_backward, given)
+        run_kernel(_normalize_backward, given, threads=_threads(x))
         return grad_x, None, grad_weight.sum(0), grad_bias.sum(0), None
 
 
-def _share(kernel: LazyKernel, tensors: list[Tensor], *options: float) -> None:
-    """Runs a kernel on all instances, with as many threads as torch has if that pays."""
-    arrays = [x.numpy() for x in tensors]
-    run_in_chunks(
-        lambda rows: kernel(*arrays, *options, rows.start, rows.stop),
-        len(tensors[0]),
-        torch.get_num_threads() if tensors[0].numel() > _FEW else 1,
-    )
+def _threads(x: Tensor) -> int:
+    return torch.get_num_threads() if x.numel() > _FEW else 1
 
 
-@_kernel
+@kernel
 def _normalize(
     x: np.ndarray,
     real: np.ndarray,
@@ -129,7 +118,7 @@ def _normalize(
                     out[b, n, d] = 0
 
 
-@_kernel
+@kernel
 def _normalize_backward(
     x: np.ndarray,
     real: np.ndarray,

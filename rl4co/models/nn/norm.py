@@ -7,7 +7,7 @@ from collections.abc import Callable
 from torch import Tensor, nn
 
 from rl4co.core.errors import UnknownNameError
-from rl4co.models.nn.instance_norm import can_compile, compiled_instance_norm
+from rl4co.models.nn.instance_norm import can_normalize, compiled_instance_norm
 
 
 class BatchNorm(nn.BatchNorm1d):
@@ -23,7 +23,7 @@ class InstanceNorm(nn.InstanceNorm1d):
 
     def forward(self, x: Tensor) -> Tensor:
         """Normalises each channel over nodes."""
-        if can_compile(x, self.weight):
+        if can_normalize(x, self.weight):
             return compiled_instance_norm(x, None, self.weight, self.bias, self.eps)
         return super().forward(x.transpose(-1, -2)).transpose(-1, -2)
 

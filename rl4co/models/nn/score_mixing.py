@@ -10,8 +10,6 @@ than batched products over parts that fit the cache. Other devices take tensor o
 
 from __future__ import annotations
 
-import functools
-
 from typing import Any
 
 import numpy as np
@@ -21,12 +19,10 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.utils.checkpoint import checkpoint
 
-from rl4co.core.kernels import REORDERED, LazyKernel, run_in_chunks
+from rl4co.models.nn.compiled import can_compile, kernel, run_kernel
 
 #: Hidden units below which a second thread costs more than it brings.
 _FEW = 2**20
-
-_kernel = functools.partial(LazyKernel, fastmath=REORDERED)
 
 
 def mix_scores(scores: Tensor, entries: Tensor, mixer: Tensor) -> Tensor:
@@ -41,7 +37,7 @@ def mix_scores(scores: Tensor, entries: Tensor, mixer: Tensor) -> Tensor:
         `[B, H, R, C]` in the precision of the mixer.
     """
     scores, entries = scores.to(mixer.dtype), entries.to(mixer.dtype)
-    if scores.device.type == "cpu" and not torch.compiler.is_compiling():
+    if can_compile(scores):
         mixed: Tensor = _Mix.apply(scores, entries, mixer)
         return mixed
     if torch.is_grad_enabled():  # the hidden units are made again for the backward pass
@@ -65,7 +61,7 @@ class _Mix(torch.autograd.Function):
         given = [x.detach().contiguous() for x in (scores, entries, mixer)]
         ctx.save_for_backward(*given)
         mixed = torch.empty_like(given[0])
-        _share(_mix, [*given, mixed])
+        run_kernel(_mix, [*given, mixed], threads=_threads(scores, mixer))
         return mixed
 
     @staticmethod
@@ -76,23 +72,15 @@ class _Mix(torch.autograd.Function):
         # Every instance has a sum of its own, so that threads need not wait for each other.
         grad_mixer = mixer.new_empty(len(scores), *mixer.shape)
         given = [scores, entries, mixer, grad.contiguous(), grad_scores, grad_mixer]
-        _share(_mix_backward, given)
+        run_kernel(_mix_backward, given, threads=_threads(scores, mixer))
         return grad_scores, None, grad_mixer.sum(0)
 
 
-def _share(kernel: LazyKernel, tensors: list[Tensor]) -> None:
-    """Runs a kernel on all instances, with as many threads as torch has if that pays."""
-    scores, _, mixer, *_ = tensors
-    many = scores.numel() * mixer.shape[1] > _FEW
-    arrays = [x.numpy() for x in tensors]
-    run_in_chunks(
-        lambda rows: kernel(*arrays, rows.start, rows.stop),
-        len(scores),
-        torch.get_num_threads() if many else 1,
-    )
+def _threads(scores: Tensor, mixer: Tensor) -> int:
+    return torch.get_num_threads() if scores.numel() * mixer.shape[1] > _FEW else 1
 
 
-@_kernel
+@kernel
 def _mix(
     scores: np.ndarray,
     entries: np.ndarray,
@@ -117,7 +105,7 @@ def _mix(
                     out[p] += outer * max(hidden, zero)
 
 
-@_kernel
+@kernel
 def _mix_backward(
     scores: np.ndarray,
     entries: np.ndarray,

@@ -1,0 +1,37 @@
+"""Compiled loops over the instances of a batch, for tensors on a CPU.
+
+A kernel takes arrays and the range of instances that it works on. What it writes for an instance
+depends on no other one, so that threads share the batch without waiting for each other.
+"""
+
+from __future__ import annotations
+
+import functools
+
+from collections.abc import Sequence
+
+import torch
+
+from torch import Tensor
+
+from rl4co.core.kernels import LazyKernel, run_in_chunks
+
+#: A kernel whose sums may be taken in any order, as vector instructions need it. Infinities and NaN
+#: are respected.
+kernel = functools.partial(LazyKernel, fastmath={"reassoc", "contract", "nsz"})
+
+
+def can_compile(x: Tensor) -> bool:
+    """Whether kernels take this tensor."""
+    exact = x.dtype in (torch.float32, torch.float64)
+    return exact and x.device.type == "cpu" and not torch.compiler.is_compiling()
+
+
+def run_kernel(
+    loop: LazyKernel, tensors: Sequence[Tensor], *options: float, threads: int = 1
+) -> None:
+    """Runs a kernel on the memory of contiguous tensors, of which the first has the batch first."""
+    arrays = [x.numpy() for x in tensors]
+    run_in_chunks(
+        lambda rows: loop(*arrays, *options, rows.start, rows.stop), len(tensors[0]), threads
+    )
