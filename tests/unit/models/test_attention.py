@@ -114,17 +114,21 @@ def batched_attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> T
 
 # Which kernel is fastest depends on the size and on gradients; the numbers must not. The sizes
 # below are from next to nothing to more than four million scores.
-@pytest.mark.parametrize(("batch", "num_nodes"), [(2, 3), (4, 40), (3, 130), (4, 600)])
-@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize(("batch", "num_nodes"), [(2, 3), (4, 40), (1, 150), (3, 130), (4, 600)])
+@pytest.mark.parametrize("masked", [None, "pairs", "nodes"])
+@pytest.mark.parametrize("head_dim", [8, 16])
 @pytest.mark.parametrize("grad", [True, False], ids=["grad", "no-grad"])
-def test_every_size_takes_a_correct_road(batch, num_nodes, masked, grad, rng):
+def test_every_size_takes_a_correct_road(batch, num_nodes, masked, head_dim, grad, rng):
     """Values, and gradients of input and weights, against double precision."""
-    layer = MultiHeadAttention(DIM, HEADS)
-    x = torch.randn(batch, num_nodes, DIM, generator=rng, requires_grad=grad)
+    layer = MultiHeadAttention(HEADS * head_dim, HEADS)
+    x = torch.randn(batch, num_nodes, HEADS * head_dim, generator=rng, requires_grad=grad)
     allowed = None
-    if masked:
+    if masked == "pairs":
         allowed = torch.rand(batch, num_nodes, num_nodes, generator=rng) < 0.5
         allowed |= torch.eye(num_nodes, dtype=torch.bool)
+    elif masked == "nodes":
+        allowed = torch.rand(batch, 1, num_nodes, generator=rng) < 0.5
+        allowed[..., 0] = True
     with torch.set_grad_enabled(grad):
         out = layer(x, allowed)
         qkv = F.linear(x.double(), layer.Wqkv.weight.double(), layer.Wqkv.bias.double())
