@@ -30,11 +30,13 @@ class ActorCache(NamedTuple):
         operations: What each operation contributes as a job's next `[B, O, *]`.
         machines: What each machine contributes `[B, 1 or M, *]`.
         shop: The instances.
+        of_jobs: Whether `operations` has the next one of each job alone, `[B, J, *]`.
     """
 
     operations: Tensor
     machines: Tensor
     shop: Shop
+    of_jobs: bool = False
 
 
 class Actor(nn.Module):
@@ -58,16 +60,30 @@ class Actor(nn.Module):
         pooled_dim = 2 * embed_dim if has_machines else embed_dim
         self.project_pooled = nn.Linear(pooled_dim, machine_dim, bias=False)
 
-    def prepare(self, embeddings: ShopEmbeddings, shop: Shop) -> ActorCache:
-        """What does not depend on the step."""
+    def prepare(
+        self, embeddings: ShopEmbeddings, shop: Shop, next_op: Tensor | None = None
+    ) -> ActorCache:
+        """What does not depend on the step.
+
+        Args:
+            embeddings: Embeddings of operations and machines.
+            shop: The instances.
+            next_op: Next operation of each job `[B, J]`, if the embeddings serve one step only:
+                then no other operations are looked at.
+        """
         machines = self.project_pooled(embeddings.pooled).unsqueeze(1)  # [B, 1, *]
         if self.project_machines is not None and embeddings.machines is not None:
             machines = machines + self.project_machines(embeddings.machines)  # [B, M, *]
-        return ActorCache(self.project_operations(embeddings.operations), machines, shop)
+        operations = embeddings.operations
+        if next_op is not None:
+            operations = gather_points(operations, next_op)  # [B, J, D]
+        return ActorCache(self.project_operations(operations), machines, shop, next_op is not None)
 
     def jobs(self, cache: ActorCache, seen: Observation) -> Tensor:
         """What jobs contribute: `[B, Q, J, *]`."""
-        rows = gather_points(cache.operations, seen.next_op.flatten(1))  # [B, Q * J, *]
+        rows = cache.operations
+        if not cache.of_jobs:
+            rows = gather_points(rows, seen.next_op.flatten(1))  # [B, Q * J, *]
         return rows.view(*seen.next_op.shape, -1) + self.project_jobs(seen.jobs)
 
     def machines(self, cache: ActorCache, seen: Observation) -> Tensor:

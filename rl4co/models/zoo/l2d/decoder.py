@@ -72,6 +72,7 @@ class L2DDecoder(AutoregressiveDecoder):
         assert self.feature_extractor is not None
         state = trim_padding(state)
         embeddings, _ = self.feature_extractor(state)
-        cache = self.actor.prepare(embeddings, Shop.of(state, self.scaling_factor))
+        shop = Shop.of(state, self.scaling_factor)
+        cache = self.actor.prepare(embeddings, shop, state["next_op"])
         step = {key: state[key].unsqueeze(1) for key in (*STEP_KEYS, "action_mask")}  # [B, 1, ...]
-        return self.actor(observe(step, cache.shop), cache).squeeze(1), embeddings.pooled
+        return self.actor(observe(step, shop), cache).squeeze(1), embeddings.pooled
