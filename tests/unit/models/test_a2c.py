@@ -234,11 +234,13 @@ def test_training_improves(tmp_path):
     td = env.reset(env.dataset(256, phase="test").data)
 
     @torch.no_grad()
-    def reward() -> torch.Tensor:
-        return model.policy.eval()(td, env, phase="test")["reward"].mean()
+    def reward(decode_type: str) -> torch.Tensor:
+        return model.policy.eval()(td, env, decode_type=decode_type)["reward"].mean()
 
-    before = reward()
+    before = reward("greedy")
     fit(model, tmp_path, max_epochs=3)
-    assert reward() > 0.85 * before
+    assert reward("greedy") > 0.85 * before
+    # The critic learns the sampled reward, by statistics of the batch at hand.
     with torch.no_grad():
-        assert float((model.baseline.critic.eval()(td).mean() - reward()).abs()) < 0.5
+        value = model.baseline.critic.train()(td).mean()
+    torch.testing.assert_close(value, reward("sampling"), atol=0.25, rtol=0.0)
