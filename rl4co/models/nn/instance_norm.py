@@ -26,7 +26,7 @@ _FEW = 2**17
 
 def can_normalize(x: Tensor, weight: Tensor | None) -> bool:
     """Whether :func:`compiled_instance_norm` takes this."""
-    return can_compile(x) and weight is not None and weight.dtype == x.dtype
+    return can_compile(x) and x.dim() == 3 and weight is not None and weight.dtype == x.dtype
 
 
 def compiled_instance_norm(

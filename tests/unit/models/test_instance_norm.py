@@ -48,6 +48,12 @@ def test_input_of_any_layout_is_left_alone():
     assert torch.equal(x, before)
 
 
+def test_a_single_instance_without_batch():
+    layer = InstanceNorm(5, affine=True)
+    x = torch.randn(6, 5)
+    torch.testing.assert_close(layer(x), layer(x.unsqueeze(0)).squeeze(0))
+
+
 def test_other_precisions_take_tensor_operations():
     layer = InstanceNorm(4, affine=True)
     assert instance_norm.can_normalize(torch.rand(1, 2, 4), layer.weight)
