@@ -74,7 +74,7 @@ def beam_search(
     else:
         if num_steps is None:
             require_finished(env, state, most)
-    return Rollout(actions=actions, log_probs=log_probs, entropy=None, state=state, trace={})
+    return Rollout(actions=actions, log_probs=log_probs, entropy=None, state=state)
 
 
 def _follow(value: Tensor, parent: Tensor) -> Tensor:

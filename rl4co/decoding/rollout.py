@@ -42,7 +42,8 @@ class Rollout:
         log_probs: Log-probabilities of the chosen actions `[B, S, T]` (None if not asked for). A
             forced start has log-probability 0.
         entropy: Entropy of the distribution at each step `[B, S, T]` (None if not asked for).
-        state: Final state, axes `[B, S]`; without the instances that were dropped on the way.
+        state: Final state, axes `[B, S]`, without the instances that were dropped on the way; empty
+            if the solutions were not made step by step.
         trace: Recorded state keys, stacked over the steps chosen by the policy `[B, S, T', ...]`.
         forced: Number of leading actions that were forced (with multi-start usually 1).
     """
@@ -50,8 +51,8 @@ class Rollout:
     actions: Tensor
     log_probs: Tensor | None
     entropy: Tensor | None
-    state: State
-    trace: State
+    state: State = dataclasses.field(default_factory=dict)
+    trace: State = dataclasses.field(default_factory=dict)
     forced: int = 0
 
 

@@ -23,6 +23,7 @@ from rl4co.core.registry import ENVS
 from rl4co.decoding.beam import beam_search
 from rl4co.decoding.replay import replay
 from rl4co.decoding.rollout import Rollout, decode, expand_solutions, walk
+from rl4co.decoding.starts import behind_prefix, environment_starts, forced_actions
 from rl4co.decoding.strategies import (
     BeamSearch,
     DecodingStrategy,
@@ -171,9 +172,9 @@ class ConstructivePolicy(PretrainedMixin, nn.Module):
             num_solutions = strategy.given().shape[1]
         elif strategy.multistart:
             num_solutions = strategy.num_starts or env.get_num_starts(td)
-            choose = select_start_nodes_fn or _environment_starts
+            choose = select_start_nodes_fn or environment_starts
             first = unbatchify(choose(td, env, num_solutions), num_solutions)  # [B, S]
-            starts = _behind_prefix(first, env._start_prefix(state))  # [B, S, K]
+            starts = behind_prefix(first, env._start_prefix(state))  # [B, S, K]
         else:
             num_solutions = strategy.num_samples
         solutions = expand_solutions(state, num_solutions)
@@ -263,9 +264,18 @@ class ConstructivePolicy(PretrainedMixin, nn.Module):
         given = strategy.given() if isinstance(strategy, Evaluate) else None  # [B, S, T]
         if given is not None:
             num_steps = given.shape[-1]
-            forced = _forced_actions(env, solutions) if strategy.multistart else 0
+            forced = forced_actions(env, solutions) if strategy.multistart else 0
             starts = given[..., :forced] if forced else None
-        if keys is None or (not torch.is_grad_enabled() and given is None):
+        learns = keys is not None and (torch.is_grad_enabled() or given is not None)
+        whole = None
+        fresh = given is None and starts is None and max_steps is None and num_steps is None
+        if fresh and (learns or not (with_entropy or torch.is_grad_enabled())):
+            note = learns and self.replay_chunk is None
+            whole = self.decoder.roll_out(env, solutions, cache, strategy, record=note)
+        if keys is None or not learns:
+            if whole is not None:
+                log_probs = whole[1] if strategy.log_probs else None
+                return Rollout(whole[0], log_probs, entropy=None)
             return decode(
                 env, solutions, logits_fn, strategy,
                 starts=starts, memorise=memorise, narrow=None if narrower is None else narrow,
@@ -275,6 +285,9 @@ class ConstructivePolicy(PretrainedMixin, nn.Module):
         record = tuple(dict.fromkeys((*keys, "action_mask", *_ending(env, solutions, num_steps))))
         if given is not None:
             rollout = walk(env, solutions, given, record=record, forced=forced)
+        elif whole is not None:
+            rollout = walk(env, solutions, whole[0], record=record)
+            rollout.trace.update(whole[2])
         else:
             notes: dict[str, list[Tensor]] = {}
 
@@ -363,24 +376,6 @@ class ConstructivePolicy(PretrainedMixin, nn.Module):
 @functools.cache
 def _default_env(name: str) -> RL4COEnvBase:
     return ENVS[name]()
-
-
-def _environment_starts(td: TensorDictBase, env: RL4COEnvBase, num_starts: int) -> Tensor:
-    return env.select_start_nodes(td, num_starts)
-
-
-def _behind_prefix(first: Tensor, prefix: Tensor | None) -> Tensor:
-    """Starts behind what all solutions begin with: `[B, S], [B, K]` → `[B, S, K + 1]`."""
-    starts = first.unsqueeze(-1)
-    if prefix is None:
-        return starts
-    return torch.cat([prefix.unsqueeze(1).expand(*first.shape, -1), starts], -1)
-
-
-def _forced_actions(env: RL4COEnvBase, state: State) -> int:
-    """Leading actions of a multi-start solution that the policy does not answer for."""
-    prefix = env._start_prefix(state)
-    return 1 if prefix is None else 1 + prefix.shape[-1]
 
 
 def _ending(env: RL4COEnvBase, state: State, num_steps: int | None) -> tuple[str, ...]:

@@ -7,6 +7,9 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from rl4co.decoding.strategies import DecodingStrategy
+from rl4co.envs.base import RL4COEnvBase, State
+
 
 class ConstructiveEncoder(nn.Module):
     """Maps an instance to a latent representation, once per instance."""
@@ -40,6 +43,30 @@ class ConstructiveDecoder(nn.Module):
         """Logits of one step, and by-products `[B, Q, ...]` that :meth:`forward` finds again in
         the states of the replay. None by default."""
         return self(state, cache), {}
+
+    def roll_out(
+        self,
+        env: RL4COEnvBase,
+        state: State,
+        cache: Any,
+        strategy: DecodingStrategy,
+        *,
+        record: bool,
+    ) -> tuple[Tensor, Tensor, dict[str, Tensor]] | None:
+        """Whole solutions, where a decoder has a faster way than step by step. None by default.
+
+        Args:
+            env: The environment.
+            state: Fresh state with axes `[B, S]`.
+            cache: From :meth:`prepare`.
+            strategy: How actions are chosen.
+            record: Whether by-products for the replay are wanted, see :meth:`annotate`.
+
+        Returns:
+            Actions `[B, S, T]`, their log-probabilities `[B, S, T]` without gradients, and
+            by-products `[B, S, T, ...]`; None: the decode loop asks for every step.
+        """
+        return None
 
     # A recurrent decoder keeps a memory of the actions so far. It travels in the states of the
     # decode loop under keys of its own; :meth:`forward` finds it there.

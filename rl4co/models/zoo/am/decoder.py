@@ -12,10 +12,13 @@ import torch.nn.functional as F
 
 from torch import Tensor, nn
 
+from rl4co.decoding.strategies import DecodingStrategy
+from rl4co.envs.base import RL4COEnvBase, State
 from rl4co.models.embeddings import EmbeddingConfig, LinearDynamicEmbedding, make_embeddings
 from rl4co.models.nn.attention import AttentionFn, PointerAttention
 from rl4co.models.nn.recorded_attention import PointerRecord
 from rl4co.models.policies.autoregressive import AutoregressiveDecoder
+from rl4co.models.zoo.am.compiled_rollout import can_roll_out, roll_out
 
 
 @dataclasses.dataclass
@@ -183,6 +186,20 @@ class AttentionModelDecoder(AutoregressiveDecoder):
         keys = cache.glimpse_key, cache.glimpse_value, cache.folded_key
         record = self.pointer.record(query, *keys, state["action_mask"])
         return record.logits, record.as_state()
+
+    def roll_out(
+        self,
+        env: RL4COEnvBase,
+        state: State,
+        cache: DecoderCache,
+        strategy: DecodingStrategy,
+        *,
+        record: bool,
+    ) -> tuple[Tensor, Tensor, dict[str, Tensor]] | None:
+        """Solutions from a compiled loop, where there is one for this case."""
+        if type(self) is not AttentionModelDecoder or not can_roll_out(env, self, strategy, state):
+            return None
+        return roll_out(env, self, cache, strategy, state, record=record)
 
     def _query(self, state: Mapping[str, Tensor], cache: DecoderCache) -> Tensor:
         """Context and graph context `[B, Q, D]`."""
