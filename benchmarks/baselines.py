@@ -13,6 +13,7 @@ goes on where it was.
 from __future__ import annotations
 
 import argparse
+import json
 import os
 
 from collections.abc import Callable
@@ -165,6 +166,8 @@ def draw(result: dict[str, Any], path: Path) -> None:
             gaps = [100 * row["schemes"][scheme]["gap"] for row in rows]
             ax.plot(range(len(rows)), gaps, marker, color=color, label=scheme, markersize=7)
         ax.set_yscale("log")
+        for show in (ax.yaxis.set_major_formatter, ax.yaxis.set_minor_formatter):
+            show(lambda gap, _: f"{gap:g}" if f"{gap:e}"[0] in "1235" else "")
         ax.set_xticks(range(len(rows)), [row["method"] for row in rows])
         ax.set_title(f"{problem.upper()} {NUM_LOC}, {result['steps'][problem]} gradient steps")
         ax.set_ylabel("gap to the solver (%)")
@@ -202,8 +205,10 @@ def main(argv: list[str] | None = None) -> None:
         record = trainings.Record("baselines", arguments, names)
         for problem in arguments.problems:
             run_problem(problem, arguments, record)
-        draw(record.content, arguments.results / PLOT)
         trainings.show(record, "mean cost (gap to the solver)", COLUMNS, table_rows)
+    stored = arguments.results / "baselines.json"
+    if stored.exists():
+        draw(json.loads(stored.read_text(encoding="utf-8")), arguments.results / PLOT)
     picture = f"![Gap of each method and decoding scheme](results/{PLOT})"
     trainings.render("baselines", arguments.results, COLUMNS, table_rows, picture)
 
