@@ -202,10 +202,9 @@ def test_metrics_without_the_original_instance():
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("num_augment", [0, 1])
-def test_without_augmentation(env, num_augment):
+def test_without_augmentation(env):
     """The best of all is the best start."""
-    model = make_model(env, num_augment=num_augment).eval()
+    model = make_model(env, num_augment=1).eval()
     assert model.augment is None
     out = model.shared_step(env.generate(3), 0, "val")
     assert float(out["max_aug_reward"]) == float(out["max_reward"])
@@ -317,3 +316,9 @@ def test_rows_of_the_policy_are_repeats_of_the_batch(env):
     model, td = make_model(env), env.reset(batch_size=3)
     out = model.policy(td, env, decode_type="multistart_sampling", num_starts=4)
     torch.testing.assert_close(out["reward"], env.get_reward(batchify(td, 4), out["actions"]))
+
+
+@pytest.mark.parametrize("settings", [{"num_augment": 0}, {"num_augment": -1}, {"num_starts": 0}])
+def test_numbers_below_one_are_refused(env, settings):
+    with pytest.raises(ConfigError, match="1 = no augmentation"):
+        make_model(env, **settings)
