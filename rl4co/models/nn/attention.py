@@ -17,6 +17,8 @@ from torch import Tensor, nn
 
 from rl4co.core.errors import ConfigError
 from rl4co.models.nn.blockwise_attention import blockwise_attention, can_block
+from rl4co.models.nn.compiled_attention import can_attend, compiled_attention
+from rl4co.models.nn.dense import linear
 from rl4co.models.nn.packed_attention import packed_attention
 from rl4co.models.nn.recorded_attention import (
     PointerRecord,
@@ -114,17 +116,20 @@ class MultiHeadAttention(nn.Module):
 
     def forward(self, x: Tensor, attn_mask: Tensor | None = None) -> Tensor:
         """Attends from every node to every (allowed) node."""
-        qkv = self.Wqkv(x)  # [B, N, 3 * D]
+        qkv = linear(x, self.Wqkv)  # [B, N, 3 * D]
         if attn_mask is None:
-            return self.out_proj(self._attend(qkv, None))
+            return linear(self._attend(qkv, None), self.out_proj)
         # A node that may attend to none gets zeros, whatever the attention function does.
         alive = attn_mask.any(-1, keepdim=True)  # [B, N or 1, 1]
-        return self.out_proj(self._attend(qkv, attn_mask | ~alive) * alive)
+        return linear(self._attend(qkv, attn_mask | ~alive) * alive, self.out_proj)
 
     def _attend(self, qkv: Tensor, mask: Tensor | None) -> Tensor:
         """Concatenated heads: `[B, N, 3 * D], [B, N, N]` → `[B, N, D]`."""
-        if self.sdpa_fn is attention and _plain_pays(qkv, self.num_heads):
-            return packed_attention(qkv, self.num_heads, mask)
+        if self.sdpa_fn is attention:
+            if can_attend(qkv, self.num_heads, mask):
+                return compiled_attention(qkv, self.num_heads, mask)
+            if _plain_pays(qkv, self.num_heads):
+                return packed_attention(qkv, self.num_heads, mask)
         split = qkv.unflatten(-1, (3, self.num_heads, -1))  # [B, N, 3, H, d]
         q, k, v = split.permute(2, 0, 3, 1, 4)  # [B, H, N, d] each
         inner = None if mask is None else mask.unsqueeze(1)  # [B, 1, N, N]

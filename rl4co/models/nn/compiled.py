@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 
@@ -28,7 +29,7 @@ def can_compile(x: Tensor) -> bool:
 
 
 def run_kernel(
-    loop: LazyKernel, tensors: Sequence[Tensor], *options: float, threads: int = 1
+    loop: LazyKernel, tensors: Sequence[Tensor], *options: Any, threads: int = 1
 ) -> None:
     """Runs a kernel on the memory of contiguous tensors, of which the first has the batch first."""
     arrays = [x.numpy() for x in tensors]

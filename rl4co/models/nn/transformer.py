@@ -5,12 +5,11 @@ Paper: Kool et al., 2019, https://arxiv.org/abs/1803.08475 (section 3.1, appendi
 
 from __future__ import annotations
 
-import torch.nn.functional as F
-
 from torch import Tensor, nn
 
 from rl4co.core.errors import ConfigError
 from rl4co.models.nn.attention import AttentionFn, MultiHeadAttention
+from rl4co.models.nn.dense import feed_forward
 from rl4co.models.nn.moe import MoE, MoEConfig
 from rl4co.models.nn.norm import make_normalization
 
@@ -25,9 +24,7 @@ class FeedForward(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Position-wise transformation."""
-        # On rows, because an in-place ReLU on a view would make autograd copy the hidden layer.
-        hidden = F.relu(self.expand(x.flatten(0, -2)), inplace=True)
-        return self.contract(hidden).view_as(x)
+        return feed_forward(x, self.expand, self.contract)
 
 
 class EncoderLayer(nn.Module):

@@ -7,9 +7,21 @@ import sys
 import threading
 
 import pytest
+import torch  # noqa: F401  (brings threads of its own, which kernels share)
 
+from rl4co.core import kernels
 from rl4co.core.errors import ConfigError, MissingDependencyError
 from rl4co.core.kernels import LazyKernel, run_in_chunks
+
+
+@pytest.fixture(params=["team", "helpers"])
+def road(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Torch's threads, or those of the module."""
+    if request.param == "helpers":
+        monkeypatch.setattr(kernels, "_open_team", lambda: None)
+    elif kernels._open_team() is None:
+        pytest.skip("this build of torch has no OpenMP threads to share")
+    return str(request.param)
 
 
 def test_missing_numba_names_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -20,19 +32,19 @@ def test_missing_numba_names_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 @pytest.mark.parametrize(("rows", "threads"), [(7, 3), (2, 5), (1, 1), (0, 4), (8, 2)])
-def test_chunks_cover_every_row_once(rows: int, threads: int) -> None:
+def test_chunks_cover_every_row_once(rows: int, threads: int, road: str) -> None:
     seen: list[int] = []
     run_in_chunks(lambda chunk: seen.extend(chunk), rows, threads)
     assert sorted(seen) == list(range(rows))
 
 
-def test_chunks_run_at_the_same_time() -> None:
+def test_chunks_run_at_the_same_time(road: str) -> None:
     """Each waits for the others."""
     together = threading.Barrier(3, timeout=30)
     run_in_chunks(lambda chunk: together.wait() and None, 3, 3)
 
 
-def test_errors_of_any_thread_are_raised_after_all_have_ended() -> None:
+def test_errors_of_any_thread_are_raised_after_all_have_ended(road: str) -> None:
     ended = []
 
     def run(chunk: range) -> None:
@@ -51,7 +63,7 @@ def test_no_thread_is_refused() -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the system cannot fork")
-def test_a_forked_process_has_threads_of_its_own() -> None:
+def test_a_forked_process_has_threads_of_its_own(road: str) -> None:
     """Data loaders fork; the parent's threads do not exist in the child."""
     run_in_chunks(lambda chunk: None, 2, 2)
     child = os.fork()

@@ -20,6 +20,7 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "tsp": ("tsp", {}),
     "cvrp": ("cvrp", {}),
     "cvrp, plain float32": ("cvrp", {"capacity_tolerance": 0.0}),
+    "op": ("op", {}),
     "pctsp": ("pctsp", {}),
     "spctsp": ("spctsp", {}),
     "pdp": ("pdp", {}),
@@ -109,7 +110,8 @@ def test_gradients_agree(
 
     fast, slow = run(), in_general(run)
     assert compiled == [9]
-    torch.testing.assert_close(fast, slow, atol=1e-5, rtol=1e-3)
+    # Biases that a normalisation takes away have gradients of rounding errors alone.
+    torch.testing.assert_close(fast, slow, atol=1e-4, rtol=1e-3)
 
 
 def test_threads_share_the_batch() -> None:

@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 
+from rl4co.core.kernels import LazyKernel as exact_kernel
 from rl4co.models.nn.compiled import kernel
 
 # ---------------------------------------------------------------- problems
@@ -102,6 +103,46 @@ def solve_pctsp(given: Any, shared: Any, found: Any, options: Any, start: int, s
             if last == 0:
                 steps[b] = t + 1
                 break
+
+
+@kernel
+def solve_op(given: Any, shared: Any, found: Any, options: Any, start: int, stop: int) -> None:
+    """Tours of instances `start`..`stop`.
+
+    Given: coordinates `[B, N, 2]`, lengths of legs `[B, N, N]` (or none), limit of the way to each
+    node, way to it from the depot `[B, N]`, and the length to be used `[B, 1]`.
+    """
+    locs, matrix, limit, first, budget = given
+    most, steps, num_nodes = found[0].shape[1], found[4], limit.shape[1]
+    scratch = _scratch(shared)
+    allowed = scratch[1]
+    visited, way = np.empty(num_nodes, np.bool_), np.empty(num_nodes, np.float32)
+    for b in range(start, stop):
+        visited[:] = False
+        way[:] = first[b]
+        length, last = np.float32(0), 0
+        steps[b] = -1
+        for t in range(most):
+            for n in range(num_nodes):
+                allowed[n] = n == 0 or not (visited[n] or way[n] > limit[b, n])
+            _ask(b, b * num_nodes + last, budget[b, 0] - length, scratch, shared)
+            last = _decide(b, t, scratch, shared, found, options)
+            if last == 0:
+                steps[b] = t + 1
+                break
+            visited[last] = True
+            length = way[last]
+            for n in range(num_nodes):
+                way[n] = length + _leg(locs, matrix, b, last, n)
+
+
+@exact_kernel
+def _leg(locs: np.ndarray, matrix: np.ndarray, b: int, one: int, other: int) -> float:
+    """Length of a leg, to the last bit that of the environment, whose mask compares it."""
+    if matrix.shape[1]:
+        return matrix[b, one, other]
+    x, y = locs[b, other, 0] - locs[b, one, 0], locs[b, other, 1] - locs[b, one, 1]
+    return np.sqrt(x * x + y * y)
 
 
 @kernel

@@ -53,11 +53,13 @@ class Problem(NamedTuple):
 def problems() -> dict[type[RL4COEnvBase], Problem]:
     """Environments with a loop; exactly these, because rules of a subclass may differ."""
     from rl4co.envs.routing.cvrp.env import CVRPEnv
+    from rl4co.envs.routing.op.env import OPEnv
     from rl4co.envs.routing.pctsp.env import PCTSPEnv
     from rl4co.envs.routing.pdp.env import PDPEnv
     from rl4co.envs.routing.spctsp.env import SPCTSPEnv
     from rl4co.envs.routing.tsp.env import TSPEnv
     from rl4co.models.embeddings.cvrp import CVRPContext
+    from rl4co.models.embeddings.op import LENGTH_MARGIN, OPContext
     from rl4co.models.embeddings.pctsp import PCTSPContext
     from rl4co.models.embeddings.pdp import PDPContext
     from rl4co.models.embeddings.tsp import TSPContext
@@ -65,6 +67,12 @@ def problems() -> dict[type[RL4COEnvBase], Problem]:
     def read_cvrp(env: CVRPEnv, state: State) -> tuple[Tensor, ...]:
         capacity = state["vehicle_capacity"]
         return state["demand"], capacity, capacity * (1.0 + env.capacity_tolerance)
+
+    def read_op(env: OPEnv, state: State) -> tuple[Tensor, ...]:
+        limit, budget = state["length_limit"], state["max_length"] - LENGTH_MARGIN
+        none = limit.new_empty(*limit.shape[:2], 0, 0)
+        places = (state.get(key, none) for key in ("locs", "cost_matrix"))
+        return *places, limit, state["arrival_length"], budget
 
     def read_pctsp(env: PCTSPEnv, state: State) -> tuple[Tensor, ...]:
         required = state["prize_required"]
@@ -74,6 +82,7 @@ def problems() -> dict[type[RL4COEnvBase], Problem]:
     return {
         TSPEnv: Problem(TSPContext, lambda _, s: (s["action_mask"],), loops.solve_tsp),
         CVRPEnv: Problem(CVRPContext, read_cvrp, loops.solve_cvrp),
+        OPEnv: Problem(OPContext, read_op, loops.solve_op),
         PCTSPEnv: pctsp,
         SPCTSPEnv: pctsp,
         PDPEnv: Problem(
