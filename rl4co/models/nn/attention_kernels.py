@@ -17,15 +17,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numba
 import numpy as np
 
 from llvmlite import ir
-from numba import types
+from numba import extending, types
 from numba.core import cgutils
-from numba.extending import intrinsic, models, register_model
 
 from rl4co.models.nn.compiled import kernel
+
+#: Decorator of an operation: a function of its arguments' types, that returns the signature and how
+#: instructions are generated.
+_intrinsic: Any = extending.intrinsic
 
 #: Floats of a vector: one register of AVX, two of NEON. Rows of scratch matrices are multiples.
 WIDTH = 8
@@ -34,6 +36,7 @@ WIDTH = 8
 
 _FLOATS = ir.VectorType(ir.FloatType(), WIDTH)
 _INTS = ir.VectorType(ir.IntType(32), WIDTH)
+_INTEGER = ir.IntType(64)
 _FLAGS = ("reassoc", "contract", "nsz")
 
 
@@ -44,8 +47,8 @@ class _Vector(types.Type):
 _VECTOR = _Vector("Vector")
 
 
-@register_model(_Vector)
-class _VectorModel(models.PrimitiveModel):
+@extending.register_model(_Vector)
+class _VectorModel(extending.models.PrimitiveModel):
     """In a register."""
 
     def __init__(self, manager: Any, kind: Any) -> None:
@@ -75,42 +78,46 @@ def _data(context: Any, builder: Any, kind: Any, array: Any) -> Any:
     return context.make_array(kind)(context, builder, array).data
 
 
-def _entry(builder: Any, data: Any, at: Any, row: Any, number: int) -> Any:
-    """Where the row of this number begins."""
-    offset = builder.add(at, builder.mul(row, ir.IntType(64)(number)))
-    return builder.gep(data, [offset])
+def _offset(builder: Any, at: Any, step: Any, number: int) -> Any:
+    """The offset after some steps."""
+    return builder.add(at, builder.mul(step, _INTEGER(number)))
 
 
-def _place(builder: Any, pointer: Any) -> Any:
-    """The same place, as that of a vector."""
-    return builder.bitcast(pointer, _FLOATS.as_pointer())
+def _read(builder: Any, data: Any, at: Any) -> Any:
+    """The vector at an offset."""
+    return builder.load(builder.bitcast(builder.gep(data, [at]), _FLOATS.as_pointer()), align=4)
 
 
-@intrinsic
+def _write(builder: Any, data: Any, at: Any, value: Any) -> None:
+    """Puts a vector at an offset."""
+    place = builder.bitcast(builder.gep(data, [at]), _FLOATS.as_pointer())
+    builder.store(value, place, align=4)
+
+
+@_intrinsic
 def _load(_: Any, array: Any, at: Any) -> Any:
     """The floats of an array from an offset on."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         data = _data(context, builder, signature.args[0], arguments[0])
-        return builder.load(_place(builder, builder.gep(data, arguments[1:])), align=4)
+        return _read(builder, data, arguments[1])
 
     return _VECTOR(array, types.intp), generate
 
 
-@intrinsic
+@_intrinsic
 def _store(_: Any, array: Any, at: Any, value: Any) -> Any:
     """Writes a vector to an array from an offset on."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         data = _data(context, builder, signature.args[0], arguments[0])
-        place = _place(builder, builder.gep(data, arguments[1:2]))
-        builder.store(arguments[2], place, align=4)
+        _write(builder, data, *arguments[1:])
         return context.get_dummy_value()
 
     return types.void(array, types.intp, _VECTOR), generate
 
 
-@intrinsic
+@_intrinsic
 def _all(_: Any, value: Any) -> Any:
     """A vector of one float."""
 
@@ -123,7 +130,7 @@ def _all(_: Any, value: Any) -> Any:
 def _operation(name: str) -> Any:
     """Arithmetic of two vectors."""
 
-    @intrinsic
+    @_intrinsic
     def operation(_: Any, left: Any, right: Any) -> Any:
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             return getattr(builder, name)(*arguments, flags=_FLAGS)
@@ -136,7 +143,7 @@ def _operation(name: str) -> Any:
 _add, _subtract, _multiply = _operation("fadd"), _operation("fsub"), _operation("fmul")
 
 
-@intrinsic
+@_intrinsic
 def _larger(_: Any, left: Any, right: Any) -> Any:
     """The larger one of each pair."""
 
@@ -147,12 +154,14 @@ def _larger(_: Any, left: Any, right: Any) -> Any:
 
 
 #: $2^x$ between -1/2 and 1/2 to 1e-7, the highest power first.
-_POWERS = np.polynomial.Chebyshev.interpolate(np.exp2, 5, (-0.5, 0.5)).convert(
-    kind=np.polynomial.Polynomial
-).coef[::-1]
+_POWERS = (
+    np.polynomial.Chebyshev.interpolate(np.exp2, 5, (-0.5, 0.5))
+    .convert(kind=np.polynomial.Polynomial)
+    .coef[::-1]
+)
 
 
-@intrinsic
+@_intrinsic
 def _exp2(_: Any, exponent: Any) -> Any:
     """$2^x$ for x of at most 127: a polynomial for the fraction, bits for the whole part."""
 
@@ -177,48 +186,44 @@ def _exp2(_: Any, exponent: Any) -> Any:
 def _tile(rows: int, vectors: int) -> Any:
     """A product whose result, some rows of some vectors, stays in registers."""
 
-    @intrinsic
+    @_intrinsic
     def multiply(
         _: Any, a: Any, a_at: Any, a_row: Any, a_column: Any,
         b: Any, b_at: Any, b_row: Any, c: Any, c_at: Any, c_row: Any, inner: Any,
     ) -> Any:  # fmt: skip
-        whole = types.intp
-        signature = types.void(
-            a, whole, whole, whole, b, whole, whole, c, whole, whole, whole
-        )  # fmt: skip
-
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             _, a_at, a_row, a_column, _, b_at, b_row, _, c_at, c_row, inner = arguments
-            a, b, c = (
-                _data(context, builder, signature.args[i], arguments[i]) for i in (0, 4, 7)
-            )
-            sums = [
-                [cgutils.alloca_once(builder, _FLOATS) for _ in range(vectors)] for _ in range(rows)
-            ]
-            for total in (total for row in sums for total in row):
+            a, b, c = (_data(context, builder, signature.args[i], arguments[i]) for i in (0, 4, 7))
+            sums = {
+                (row, vector): cgutils.alloca_once(builder, _FLOATS)
+                for row in range(rows)
+                for vector in range(vectors)
+            }
+            for total in sums.values():
                 builder.store(_constant(0.0), total)
-            starts = [_entry(builder, a, a_at, a_row, row) for row in range(rows)]
             with cgutils.for_range(builder, inner) as loop:
-                row = builder.gep(b, [builder.add(b_at, builder.mul(b_row, loop.index))])
-                step = builder.mul(a_column, loop.index)
+                left_at = builder.add(a_at, builder.mul(a_column, loop.index))
+                right_at = builder.add(b_at, builder.mul(b_row, loop.index))
+                width = _INTEGER(WIDTH)
                 right = [
-                    builder.load(_place(builder, _entry(builder, row, loop.index.type(0),
-                                                        loop.index.type(WIDTH), v)), align=4)
-                    for v in range(vectors)
-                ]  # fmt: skip
-                for start, totals in zip(starts, sums, strict=True):
-                    left = _repeat(builder, builder.load(builder.gep(start, [step])))
-                    for factor, total in zip(right, totals, strict=True):
-                        more = _call(builder, "fmuladd", left, factor, builder.load(total))
+                    _read(builder, b, _offset(builder, right_at, width, vector))
+                    for vector in range(vectors)
+                ]
+                for row in range(rows):
+                    place = builder.gep(a, [_offset(builder, left_at, a_row, row)])
+                    left = _repeat(builder, builder.load(place))
+                    for vector in range(vectors):
+                        total = sums[row, vector]
+                        more = _call(builder, "fmuladd", left, right[vector], builder.load(total))
                         builder.store(more, total)
-            for number, totals in enumerate(sums):
-                row = _entry(builder, c, c_at, c_row, number)
-                for v, total in enumerate(totals):
-                    place = _place(builder, builder.gep(row, [ir.IntType(64)(WIDTH * v)]))
-                    builder.store(builder.load(total), place, align=4)
+            for (row, vector), total in sums.items():
+                at = builder.add(_offset(builder, c_at, c_row, row), _INTEGER(WIDTH * vector))
+                _write(builder, c, at, builder.load(total))
             return context.get_dummy_value()
 
-        return signature, generate
+        number = types.intp
+        kinds = (a, *[number] * 3, b, *[number] * 2, c, *[number] * 3)
+        return types.void(*kinds), generate
 
     return multiply
 
@@ -265,25 +270,21 @@ def _exchange(builder: Any, rows: Sequence[Any], gap: int) -> list[Any]:
     ]
 
 
-@intrinsic
+@_intrinsic
 def _turn_block(_: Any, x: Any, x_at: Any, x_row: Any, y: Any, y_at: Any, y_row: Any) -> Any:
     """Writes the transpose of a square block."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         _, x_at, x_row, _, y_at, y_row = arguments
         x, y = (_data(context, builder, signature.args[i], arguments[i]) for i in (0, 3))
-        rows = [
-            builder.load(_place(builder, _entry(builder, x, x_at, x_row, row)), align=4)
-            for row in range(WIDTH)
-        ]
+        rows = [_read(builder, x, _offset(builder, x_at, x_row, row)) for row in range(WIDTH)]
         for gap in (4, 2, 1):
             rows = _exchange(builder, rows, gap)
         for number, row in enumerate(rows):
-            builder.store(row, _place(builder, _entry(builder, y, y_at, y_row, number)), align=4)
+            _write(builder, y, _offset(builder, y_at, y_row, number), row)
         return context.get_dummy_value()
 
-    whole = types.intp
-    return types.void(x, whole, whole, y, whole, whole), generate
+    return types.void(x, types.intp, types.intp, y, types.intp, types.intp), generate
 
 
 @kernel

@@ -34,7 +34,7 @@ def can_fuse(x: Tensor, *layers: nn.Linear) -> bool:
         and x.dtype == torch.float32
         and can_compile(x)
         and not torch.is_autocast_enabled("cpu")
-        and torch.backends.mkldnn.enabled
+        and bool(torch.backends.mkldnn.enabled)
         and hasattr(torch.ops.mkldnn, "_linear_pointwise")
         and all(_is_plain(layer) for layer in layers)
     )
@@ -61,9 +61,7 @@ def feed_forward(x: Tensor, first: nn.Linear, second: nn.Linear) -> Tensor:
     # On rows, because an in-place ReLU on a view would make autograd copy the hidden layer.
     rows = x.flatten(0, -2)
     if can_fuse(rows, first, second):
-        out: Tensor = _FeedForward.apply(
-            rows, first.weight, first.bias, second.weight, second.bias
-        )
+        out: Tensor = _FeedForward.apply(rows, first.weight, first.bias, second.weight, second.bias)
     else:
         out = second(F.relu(first(rows), inplace=True))
     return out.view(*x.shape[:-1], -1)
