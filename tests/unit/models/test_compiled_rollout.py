@@ -114,6 +114,23 @@ def test_gradients_agree(
     torch.testing.assert_close(fast, slow, atol=1e-4, rtol=1e-3)
 
 
+@pytest.mark.parametrize("num_loc", [1, 12])
+def test_tours_over_a_matrix(num_loc: int, compiled: Any, in_general: Any) -> None:
+    """Legs of the OP come from coordinates or from a matrix, asymmetric here."""
+    env = make_env("op", num_loc)
+    instances = env.generate(5)
+    nodes = num_loc + 1
+    matrix = torch.rand(5, nodes, nodes, generator=torch.Generator().manual_seed(3))
+    policy, td = make_policy("op").eval(), env.reset(instances.set("cost_matrix", matrix))
+
+    def run() -> Any:
+        with torch.no_grad():
+            return policy(td, env, decode_type="greedy")["actions"]
+
+    assert torch.equal(run(), in_general(run))
+    assert compiled == [5]
+
+
 def test_threads_share_the_batch() -> None:
     env = make_env("cvrp")
     policy, td = make_policy("cvrp").eval(), env.reset(env.generate(7))
