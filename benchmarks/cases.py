@@ -105,7 +105,9 @@ FIXED_SIZES = {
     "routing_am_train": (50,),
     "routing_pomo_train": (50,),
 }
+#: Calls per repetition, where one is over in a blink: by case, and by size.
 INNER = {"latency": 5}
+INNER_BY_SIZE = {20: 3}
 
 # label -> arguments after the interpreter, or after the console script `rl4co`
 IMPORT_COMMANDS: dict[str, list[str]] = {
@@ -141,12 +143,15 @@ class Case:
             "problem": self.problem,
             "size": self.size,
             "batch": self.batch,
-            "inner": INNER.get(self.name, 1),
+            "inner": 1 if self.name in MEMORY else self._calls(),
             "policy_kwargs": self.new_policy_kwargs if contender == NEW else {},
             "env_kwargs": self.env_kwargs,
             "method": self.method,
             "method_kwargs": self.method_kwargs,
         }
+
+    def _calls(self) -> int:
+        return INNER.get(self.name, INNER_BY_SIZE.get(self.size, 1))
 
     def as_dict(self) -> dict[str, Any]:
         """Fields for the results file."""

@@ -58,7 +58,7 @@ class Schedule:
     """How many repetitions: `repeats`, fewer if `budget` seconds are over, never below `least`."""
 
     repeats: int = 7
-    warmup: int = 1
+    warmup: int = 2
     budget: float = 180.0
     least: int = 3
     pause: float = 0.05  # lets the other contender's idle threads stop spinning

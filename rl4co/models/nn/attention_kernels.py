@@ -14,6 +14,8 @@ the distance of rows (and, where it is not one, of columns).
 
 from __future__ import annotations
 
+import math
+
 from collections.abc import Sequence
 from typing import Any
 
@@ -166,7 +168,7 @@ def _exp2(_: Any, exponent: Any) -> Any:
     """$2^x$ for x of at most 127: a polynomial for the fraction, bits for the whole part."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        x, lowest = arguments[0], _constant(-126.0)
+        x, lowest = arguments[0], _constant(-127.0)  # whose bits are those of zero
         x = builder.select(builder.fcmp_ordered("<", x, lowest), lowest, x)  # NaN stays
         whole = _call(builder, "rint", x)
         fraction = builder.fsub(x, whole)
@@ -437,3 +439,76 @@ def attend_backward(
             _product(inner, 0, rows, 1, packed, query, dim, found, key, dim, rows, nodes, dim)
             _product(weights, 0, rows, 1, upper, query, dim, found, value, dim, rows, nodes, dim)
         _unpack(found, nodes, 3 * heads, dim, rows, grad_qkv, 3 * first)
+
+
+# ---------------------------------------------------------------- glimpses
+
+#: Queries that are looked at together, so that their scores fit the cache.
+QUERIES = 128
+
+
+@kernel
+def glimpse(
+    q: Any, k: Any, v: Any, allowed: Any, out: Any, normal: Any,
+    sizes: Any, scale: float, start: int, stop: int,
+) -> None:  # fmt: skip
+    """Attention of queries to the keys of their instance, for blocks `start`..`stop` of queries.
+
+    Args:
+        q: Queries `[B, Q, H, d]`.
+        k: Keys `[B, H, N, d]`.
+        v: Values `[B, H, N, d]`.
+        allowed: Keys that each query may attend to `[B, Q, N]`.
+        out: Heads `[B, Q, H, d]`, to be written.
+        normal: Logarithms of the sums of weights `[B, H, Q]`, to be written.
+        sizes: Q, N, H, d.
+        scale: Factor of scores whose powers of two are the weights.
+        start: First block, of which an instance has Q / 128.
+        stop: Behind the last one.
+    """
+    queries, nodes, heads, dim = sizes
+    blocks = (queries + QUERIES - 1) // QUERIES
+    most = (min(queries, QUERIES) + WIDTH - 1) // WIDTH * WIDTH
+    rows = (nodes + WIDTH - 1) // WIDTH * WIDTH
+    zero, one, nothing = np.float32(0), np.float32(1), np.float32(-np.inf)
+    packed, found = np.zeros(heads * most * dim, np.float32), np.empty(most * dim, np.float32)
+    keys, values = np.zeros(rows * dim, np.float32), np.zeros(rows * dim, np.float32)
+    turned, weights = np.empty(most * dim, np.float32), np.empty(rows * most, np.float32)
+    bias = np.zeros(nodes * most, np.float32)
+    highest, total = np.empty(most, np.float32), np.empty(most, np.float32)
+    factor = _all(np.float32(scale))
+    for block in range(start, stop):
+        b, first = block // blocks, block % blocks * QUERIES
+        count = min(QUERIES, queries - first)
+        _pack(q, (b * queries + first) * heads * dim, count, heads, dim, most, packed)
+        for i in range(count):
+            for j in range(nodes):
+                bias[j * most + i] = zero if allowed[b, first + i, j] else nothing
+        for h in range(heads):
+            at = (b * heads + h) * nodes * dim
+            _pack(k, at, nodes, 1, dim, rows, keys)
+            _pack(v, at, nodes, 1, dim, rows, values)
+            _turn(packed, h * most * dim, most, dim, turned)
+            _product(keys, 0, dim, 1, turned, 0, most, weights, 0, most, rows, dim, most)
+            for i in range(0, count, WIDTH):
+                top, amount = _all(nothing), _all(zero)
+                for j in range(i, nodes * most, most):
+                    score = _add(_multiply(_load(weights, j), factor), _load(bias, j))
+                    _store(weights, j, score)
+                    top = _larger(score, top)
+                for j in range(i, nodes * most, most):
+                    weight = _exp2(_subtract(_load(weights, j), top))
+                    _store(weights, j, weight)
+                    amount = _add(amount, weight)
+                _store(highest, i, top)
+                _store(total, i, amount)
+            _product(weights, 0, 1, most, values, 0, dim, found, 0, dim, most, nodes, dim)
+            for i in range(count):
+                share = _all(one / total[i])
+                normal[b, h, first + i] = (highest[i] + np.log2(total[i])) * _LOG_2
+                at = ((b * queries + first + i) * heads + h) * dim
+                for c in range(0, dim, WIDTH):
+                    _store(out, at + c, _multiply(_load(found, i * dim + c), share))
+
+
+_LOG_2 = np.float32(math.log(2.0))

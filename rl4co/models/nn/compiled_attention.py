@@ -1,9 +1,14 @@
-"""Self-attention in compiled loops, with a backward pass of its own.
+"""Attention in compiled loops: of nodes to each other, and of queries to nodes.
 
-An instance is attended to while its queries, keys and values are in the cache; its scores never
-leave it, and the backward pass makes them again. Measured on two cores with 512 instances, 8 heads
-of 16 and 20 / 50 / 100 nodes, forward and backward together: 1.6 to 1.7 times faster than batched
-products (:mod:`rl4co.models.nn.packed_attention`), which keep all scores.
+Self-attention has a backward pass of its own. An instance is attended to while its queries, keys
+and values are in the cache; its scores never leave it, and the backward pass makes them again.
+Measured on two cores with 512 instances, 8 heads of 16 and 20 / 50 / 100 nodes, forward and
+backward together: 1.4 to 1.7 times faster than batched products, which keep all scores
+(:mod:`rl4co.models.nn.packed_attention`).
+
+Glimpses, from many solutions of an instance at its nodes, have no gradients here: a replay takes
+them from the record. Measured with 64 instances and as many solutions as nodes (20 / 50 / 100): 1.4
+to 1.8 times faster than products in blocks (:mod:`rl4co.models.nn.blockwise_attention`).
 """
 
 from __future__ import annotations
@@ -18,12 +23,15 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from rl4co.core.kernels import run_in_chunks
 from rl4co.models.nn.compiled import can_compile, run_kernel
 
 #: Nodes beyond which the scores of a head do not fit the cache, so that products are faster.
 _MOST_NODES = 512
 #: Products below which a second thread costs more than it brings.
 _FEW = 2**18
+#: Queries below which their vectors would be mostly empty.
+_FEWEST_QUERIES = 5
 #: Heads have to be made of whole vectors.
 _WIDTH = 8
 
@@ -33,8 +41,18 @@ def can_attend(qkv: Tensor, num_heads: int, mask: Tensor | None) -> bool:
     by_key = mask is None or (mask.shape[-2] == 1 and mask.dtype == torch.bool)
     fits = qkv.dim() == 3 and 0 < qkv.shape[1] <= _MOST_NODES and len(qkv) > 0
     whole = qkv.shape[-1] % (3 * num_heads * _WIDTH) == 0
-    plain = qkv.dtype == torch.float32 and not torch.is_autocast_enabled("cpu")
-    return by_key and fits and whole and plain and can_compile(qkv)
+    return by_key and fits and whole and _is_plain(qkv)
+
+
+def can_glimpse(q: Tensor, k: Tensor, mask: Tensor | None) -> bool:
+    """Whether :func:`compiled_glimpse` takes this."""
+    boolean = mask is None or mask.dtype == torch.bool
+    fits = len(q) > 0 and 0 < k.shape[2] <= _MOST_NODES and q.shape[-1] % _WIDTH == 0
+    return q.shape[2] >= _FEWEST_QUERIES and boolean and fits and _is_plain(q) and _is_plain(k)
+
+
+def _is_plain(x: Tensor) -> bool:
+    return x.dtype == torch.float32 and not torch.is_autocast_enabled("cpu") and can_compile(x)
 
 
 def compiled_attention(qkv: Tensor, num_heads: int, mask: Tensor | None = None) -> Tensor:
@@ -83,6 +101,39 @@ class _CompiledAttention(torch.autograd.Function):
         slope = 1 / math.sqrt(ctx.sizes[2])
         _run(_kernels().attend_backward, flat, ctx.sizes, ctx.scale, slope)
         return grad_qkv, None, None
+
+
+def compiled_glimpse(
+    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    """Attention of queries to nodes, without gradients.
+
+    Args:
+        q: `[B, H, Q, d]`.
+        k: `[B, H, N, d]`.
+        v: `[B, H, N, d]`.
+        mask: Boolean, True = attend, broadcastable to `[B, 1, Q, N]`.
+
+    Returns:
+        Heads `[B, H, Q, d]`, and logarithms of the softmax's denominators `[B, H, Q]`.
+    """
+    batch, heads, queries, dim = q.shape
+    nodes = k.shape[2]
+    if mask is None:
+        mask = torch.ones(1, 1, 1, 1, dtype=torch.bool)
+    allowed = mask.expand(batch, 1, queries, nodes).squeeze(1)  # [B, Q, N]
+    out = q.new_empty(batch, queries, heads, dim)
+    normal = q.new_empty(batch, heads, queries)
+    given = [x.detach().contiguous() for x in (q.transpose(1, 2), k, v, allowed)]
+    arrays = [x.numpy() for x in (*given, out, normal)]
+    sizes, scale = (queries, nodes, heads, dim), math.log2(math.e) / math.sqrt(dim)
+    kernels = _kernels()
+    run_in_chunks(
+        lambda blocks: kernels.glimpse(*arrays, sizes, scale, blocks.start, blocks.stop),
+        batch * -(-queries // kernels.QUERIES),
+        torch.get_num_threads() if out.numel() * nodes > _FEW else 1,
+    )
+    return out.transpose(1, 2), normal
 
 
 def _run(loop: Any, tensors: list[Tensor], sizes: tuple[int, int, int], *factors: float) -> None:

@@ -1,4 +1,4 @@
-"""Self-attention in compiled loops against the formula in double precision."""
+"""Attention in compiled loops against the formula in double precision."""
 
 from __future__ import annotations
 
@@ -11,7 +11,12 @@ from torch import Tensor
 
 from rl4co.models.nn import compiled_attention as module
 from rl4co.models.nn.attention import MultiHeadAttention
-from rl4co.models.nn.compiled_attention import can_attend, compiled_attention
+from rl4co.models.nn.compiled_attention import (
+    can_attend,
+    can_glimpse,
+    compiled_attention,
+    compiled_glimpse,
+)
 
 
 def formula(qkv: Tensor, num_heads: int, mask: Tensor | None) -> Tensor:
@@ -128,3 +133,63 @@ def test_layers_take_this_road(rng, monkeypatch):
     with torch.no_grad():
         layer(x)
     assert len(calls) == 3
+
+
+# ---------------------------------------------------------------- glimpses
+
+
+def glimpse_formula(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Heads and log-normalisers, written down in double precision."""
+    scores = q.double() @ k.double().mT / math.sqrt(q.shape[-1])
+    if mask is not None:
+        scores = scores.masked_fill(~mask, -math.inf)
+    return scores.softmax(-1) @ v.double(), scores.logsumexp(-1)
+
+
+def make_glimpse(batch: int, heads: int, queries: int, nodes: int, dim: int, rng: torch.Generator):
+    q = torch.randn(batch, queries, heads, dim, generator=rng).transpose(1, 2)
+    k, v = torch.randn(2, batch, heads, nodes, dim, generator=rng)
+    mask = torch.rand(batch, 1, queries, nodes, generator=rng) < 0.5
+    mask[..., nodes // 2] = True
+    return q, k, v, mask
+
+
+@pytest.mark.parametrize(("heads", "dim"), [(2, 8), (8, 16), (1, 24)])
+@pytest.mark.parametrize("nodes", [1, 7, 8, 21, 33])
+@pytest.mark.parametrize("queries", [5, 8, 20, 127, 128, 129, 300])
+def test_glimpses_are_those_of_the_formula(queries, nodes, heads, dim, rng):
+    """Also of more queries than a block has."""
+    q, k, v, mask = make_glimpse(2, heads, queries, nodes, dim, rng)
+    for allowed in (mask, None, mask[:1], mask[:, :, :1]):
+        assert can_glimpse(q, k, allowed)
+        found = compiled_glimpse(q, k, v, allowed)
+        exact = glimpse_formula(q, k, v, allowed)
+        torch.testing.assert_close(tuple(x.double() for x in found), exact, atol=3e-6, rtol=1e-5)
+
+
+def test_forbidden_nodes_have_no_weight_at_all(rng):
+    q, k, v, mask = make_glimpse(2, 2, 9, 11, 8, rng)
+    mask[..., 3] = False
+    v[:, :, 3] = 1e30
+    heads, _ = compiled_glimpse(q, k, v, mask)
+    torch.testing.assert_close(heads, compiled_glimpse(q, k, v.clamp_max(1e3), mask)[0])
+
+
+def test_threads_change_no_glimpse(rng, monkeypatch):
+    q, k, v, mask = make_glimpse(3, 2, 300, 9, 8, rng)
+    monkeypatch.setattr(module, "_FEW", 0)
+    found = []
+    for threads in (1, 2, 3):
+        monkeypatch.setattr(torch, "get_num_threads", lambda threads=threads: threads)
+        found.append(compiled_glimpse(q, k, v, mask))
+    torch.testing.assert_close(found[1], found[0], atol=0, rtol=0)
+    torch.testing.assert_close(found[2], found[0], atol=0, rtol=0)
+
+
+def test_glimpses_that_are_sent_elsewhere(rng):
+    q, k, _, mask = make_glimpse(2, 2, 9, 11, 8, rng)
+    assert can_glimpse(q, k, mask)
+    assert not can_glimpse(q[:, :, :1], k, mask[:, :, :1]), "one query, seven empty places"
+    assert not can_glimpse(q, k, mask.float())
+    assert not can_glimpse(q.double(), k.double(), mask)
+    assert not can_glimpse(q[..., :4], k[..., :4], mask)
