@@ -106,10 +106,11 @@ def run_in_chunks(run: Callable[[range], None], rows: int, threads: int) -> None
         raise ConfigError(f"expected threads of at least 1, got {threads}")
     count = min(threads, max(rows, 1))
     chunks = [range(*pair) for pair in pairwise(rows * i // count for i in range(count + 1))]
-    region = None if _is_forked else _open_team()
     if count == 1:
         run(chunks[0])
-    elif region is None:
+        return
+    region = None if _is_forked else _open_team()
+    if region is None:
         _run_with_helpers(run, chunks)
     else:
         _run_in_team(region, run, chunks)

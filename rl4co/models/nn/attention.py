@@ -17,7 +17,12 @@ from torch import Tensor, nn
 
 from rl4co.core.errors import ConfigError
 from rl4co.models.nn.blockwise_attention import blockwise_attention, can_block
-from rl4co.models.nn.compiled_attention import can_attend, compiled_attention
+from rl4co.models.nn.compiled_attention import (
+    can_attend,
+    can_glimpse,
+    compiled_attention,
+    compiled_glimpse,
+)
 from rl4co.models.nn.dense import linear
 from rl4co.models.nn.packed_attention import packed_attention
 from rl4co.models.nn.recorded_attention import (
@@ -83,8 +88,13 @@ def attention(q: Tensor, k: Tensor, v: Tensor, attn_mask: Tensor | None = None) 
 
 def _plain_pays(x: Tensor, num_heads: int) -> bool:
     """Whether self-attention over `x [B, N, D]` with gradients is faster by plain products."""
-    scores = x.shape[0] * num_heads * x.shape[1] ** 2
-    return x.device.type == "cpu" and torch.is_grad_enabled() and _TINY < scores <= _MANY
+    few_enough = _count_scores(x, num_heads) <= _MANY
+    return x.device.type == "cpu" and torch.is_grad_enabled() and few_enough
+
+
+def _count_scores(x: Tensor, num_heads: int) -> int:
+    """Scores of self-attention over `x [B, N, D]`."""
+    return x.shape[0] * num_heads * x.shape[1] ** 2
 
 
 class MultiHeadAttention(nn.Module):
@@ -125,7 +135,7 @@ class MultiHeadAttention(nn.Module):
 
     def _attend(self, qkv: Tensor, mask: Tensor | None) -> Tensor:
         """Concatenated heads: `[B, N, 3 * D], [B, N, N]` → `[B, N, D]`."""
-        if self.sdpa_fn is attention:
+        if self.sdpa_fn is attention and _count_scores(qkv, self.num_heads) > _TINY:
             if can_attend(qkv, self.num_heads, mask):
                 return compiled_attention(qkv, self.num_heads, mask)
             if _plain_pays(qkv, self.num_heads):
@@ -203,9 +213,21 @@ class PointerAttention(nn.Module):
         Returns:
             `[B, Q, N]`
         """
-        heads = self.glimpse(query, glimpse_key, glimpse_value, mask)  # [B, Q, D]
-        logits = torch.bmm(heads, folded_key.mT)  # [B, Q, N]
+        if self._can_point(query, glimpse_key, folded_key, mask):
+            q, inner = self.split_heads(query), self._inner_mask(mask)
+            *_, logits = compiled_glimpse(q, glimpse_key, glimpse_value, inner, folded_key)
+        else:
+            heads = self.glimpse(query, glimpse_key, glimpse_value, mask)  # [B, Q, D]
+            logits = torch.bmm(heads, folded_key.mT)  # [B, Q, N]
         return logits if folded_bias is None else logits + folded_bias
+
+    def _can_point(self, query: Tensor, key: Tensor, folded_key: Tensor, mask: Tensor) -> bool:
+        """Whether one compiled loop gives the logits, glimpse included."""
+        given = query, key, folded_key
+        silent = not (torch.is_grad_enabled() and any(x.requires_grad for x in given))
+        ours = type(self).glimpse is PointerAttention.glimpse and self.sdpa_fn is attention
+        same = folded_key.dtype == query.dtype and mask.shape[:2] == query.shape[:2]
+        return silent and ours and same and can_glimpse(self.split_heads(query), key, mask)
 
     def glimpse(self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor) -> Tensor:
         """Concatenated heads `[B, Q, D]` of attention over the (allowed) nodes."""
@@ -289,12 +311,16 @@ class PointerAttention(nn.Module):
     ) -> PointerRecord:
         """Logits without gradients, and what :meth:`replay` needs; arguments as for `forward`."""
         q = self.split_heads(query)  # [B, H, Q, d]
-        heads, log_normaliser = attention_to_record(
-            q, glimpse_key, glimpse_value, self._inner_mask(mask)
-        )
+        inner = self._inner_mask(mask)
+        if self._can_point(query, glimpse_key, folded_key, mask):
+            found = compiled_glimpse(q, glimpse_key, glimpse_value, inner, folded_key)
+            heads, log_normaliser, logits = found
+            joined = heads.transpose(1, 2).flatten(2)  # [B, Q, D]
+            return PointerRecord(joined, logits, log_normaliser.transpose(1, 2))
+        heads, norm = attention_to_record(q, glimpse_key, glimpse_value, inner)
         heads = heads.transpose(1, 2).reshape(query.shape)  # [B, Q, D]
         logits = torch.bmm(heads, folded_key.mT)  # [B, Q, N]
-        return PointerRecord(heads, logits, log_normaliser)
+        return PointerRecord(heads, logits, norm)
 
     def replay(
         self,

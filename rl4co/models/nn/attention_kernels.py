@@ -449,7 +449,7 @@ QUERIES = 128
 
 @kernel
 def glimpse(
-    q: Any, k: Any, v: Any, allowed: Any, out: Any, normal: Any,
+    q: Any, k: Any, v: Any, allowed: Any, logit_key: Any, out: Any, normal: Any, logits: Any,
     sizes: Any, scale: float, start: int, stop: int,
 ) -> None:  # fmt: skip
     """Attention of queries to the keys of their instance, for blocks `start`..`stop` of queries.
@@ -459,8 +459,10 @@ def glimpse(
         k: Keys `[B, H, N, d]`.
         v: Values `[B, H, N, d]`.
         allowed: Keys that each query may attend to `[B, Q, N]`.
+        logit_key: Keys that the heads are compared with `[B, N, H * d]`, or nothing `[B, 0, 0]`.
         out: Heads `[B, Q, H, d]`, to be written.
         normal: Logarithms of the sums of weights `[B, H, Q]`, to be written.
+        logits: Products of heads and logit keys `[B, Q, N]`, to be written if there are any.
         sizes: Q, N, H, d.
         scale: Factor of scores whose powers of two are the weights.
         start: First block, of which an instance has Q / 128.
@@ -471,16 +473,19 @@ def glimpse(
     most = (min(queries, QUERIES) + WIDTH - 1) // WIDTH * WIDTH
     rows = (nodes + WIDTH - 1) // WIDTH * WIDTH
     zero, one, nothing = np.float32(0), np.float32(1), np.float32(-np.inf)
-    packed, found = np.zeros(heads * most * dim, np.float32), np.empty(most * dim, np.float32)
+    width, points = heads * dim, logit_key.shape[1] > 0
+    packed, found = np.zeros(width * most, np.float32), np.empty(most * dim, np.float32)
     keys, values = np.zeros(rows * dim, np.float32), np.zeros(rows * dim, np.float32)
     turned, weights = np.empty(most * dim, np.float32), np.empty(rows * most, np.float32)
+    joined, scores = np.zeros(most * width, np.float32), np.empty(most * rows, np.float32)
+    targets, sources = np.zeros(rows * width, np.float32), np.empty(width * rows, np.float32)
     bias = np.zeros(nodes * most, np.float32)
     highest, total = np.empty(most, np.float32), np.empty(most, np.float32)
     factor = _all(np.float32(scale))
     for block in range(start, stop):
         b, first = block // blocks, block % blocks * QUERIES
         count = min(QUERIES, queries - first)
-        _pack(q, (b * queries + first) * heads * dim, count, heads, dim, most, packed)
+        _pack(q, (b * queries + first) * width, count, heads, dim, most, packed)
         for i in range(count):
             for j in range(nodes):
                 bias[j * most + i] = zero if allowed[b, first + i, j] else nothing
@@ -506,9 +511,18 @@ def glimpse(
             for i in range(count):
                 share = _all(one / total[i])
                 normal[b, h, first + i] = (highest[i] + np.log2(total[i])) * _LOG_2
-                at = ((b * queries + first + i) * heads + h) * dim
+                at = (i * heads + h) * dim
                 for c in range(0, dim, WIDTH):
-                    _store(out, at + c, _multiply(_load(found, i * dim + c), share))
+                    head = _multiply(_load(found, i * dim + c), share)
+                    _store(joined, at + c, head)
+                    _store(out, (b * queries + first) * width + at + c, head)
+        if points:
+            _pack(logit_key, b * nodes * width, nodes, 1, width, rows, targets)
+            _turn(targets, 0, rows, width, sources)
+            _product(joined, 0, width, 1, sources, 0, rows, scores, 0, rows, most, width, rows)
+            for i in range(count):
+                for j in range(nodes):
+                    logits[b, first + i, j] = scores[i * rows + j]
 
 
 _LOG_2 = np.float32(math.log(2.0))

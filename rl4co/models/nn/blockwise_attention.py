@@ -46,7 +46,7 @@ def blockwise_attention(
         Heads `[B, H, Q, d]`, and logarithms of the softmax's denominators `[B, H, Q]`.
     """
     if can_glimpse(q, k, mask):
-        return compiled_glimpse(q, k, v, mask)
+        return compiled_glimpse(q, k, v, mask)[:2]
     batch, num_heads, queries, dim = q.shape
     heads = q.new_empty(batch, queries, num_heads, dim).transpose(1, 2)  # to be joined by a view
     normaliser = q.new_empty(batch, num_heads, queries)

@@ -104,18 +104,20 @@ class _CompiledAttention(torch.autograd.Function):
 
 
 def compiled_glimpse(
-    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None
-) -> tuple[Tensor, Tensor]:
-    """Attention of queries to nodes, without gradients.
+    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None, logit_key: Tensor | None = None
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Attention of queries to nodes, without gradients, and what it points at.
 
     Args:
         q: `[B, H, Q, d]`.
         k: `[B, H, N, d]`.
         v: `[B, H, N, d]`.
         mask: Boolean, True = attend, broadcastable to `[B, 1, Q, N]`.
+        logit_key: `[B, N, H * d]`.
 
     Returns:
-        Heads `[B, H, Q, d]`, and logarithms of the softmax's denominators `[B, H, Q]`.
+        Heads `[B, H, Q, d]`, logarithms of the softmax's denominators `[B, H, Q]`, and products of
+        concatenated heads and logit keys `[B, Q, N]`, or `[B, 0, 0]` without such keys.
     """
     batch, heads, queries, dim = q.shape
     nodes = k.shape[2]
@@ -124,8 +126,11 @@ def compiled_glimpse(
     allowed = mask.expand(batch, 1, queries, nodes).squeeze(1)  # [B, Q, N]
     out = q.new_empty(batch, queries, heads, dim)
     normal = q.new_empty(batch, heads, queries)
-    given = [x.detach().contiguous() for x in (q.transpose(1, 2), k, v, allowed)]
-    arrays = [x.numpy() for x in (*given, out, normal)]
+    nothing = q.new_empty(batch, 0, 0)
+    logits = nothing if logit_key is None else q.new_empty(batch, queries, nodes)
+    tensors = q.transpose(1, 2), k, v, allowed, nothing if logit_key is None else logit_key
+    given = [x.detach().contiguous() for x in tensors]
+    arrays = [x.numpy() for x in (*given, out, normal, logits)]
     sizes, scale = (queries, nodes, heads, dim), math.log2(math.e) / math.sqrt(dim)
     kernels = _kernels()
     run_in_chunks(
@@ -133,7 +138,7 @@ def compiled_glimpse(
         batch * -(-queries // kernels.QUERIES),
         torch.get_num_threads() if out.numel() * nodes > _FEW else 1,
     )
-    return out.transpose(1, 2), normal
+    return out.transpose(1, 2), normal, logits
 
 
 def _run(loop: Any, tensors: list[Tensor], sizes: tuple[int, int, int], *factors: float) -> None:

@@ -127,11 +127,13 @@ def test_layers_take_this_road(rng, monkeypatch):
         return compiled_attention(*arguments)
 
     monkeypatch.setattr(attention, "compiled_attention", spy)
-    layer, x = MultiHeadAttention(32, 2), torch.randn(2, 9, 32, generator=rng)
-    real = torch.ones(2, 1, 9, dtype=torch.bool)
+    layer, x = MultiHeadAttention(32, 2), torch.randn(90, 10, 32, generator=rng)
+    real = torch.ones(90, 1, 10, dtype=torch.bool)
     torch.testing.assert_close(layer(x), layer(x, real))
     with torch.no_grad():
         layer(x)
+    assert len(calls) == 3
+    layer(x[:2])  # next to nothing to do
     assert len(calls) == 3
 
 
@@ -160,10 +162,13 @@ def make_glimpse(batch: int, heads: int, queries: int, nodes: int, dim: int, rng
 def test_glimpses_are_those_of_the_formula(queries, nodes, heads, dim, rng):
     """Also of more queries than a block has."""
     q, k, v, mask = make_glimpse(2, heads, queries, nodes, dim, rng)
+    logit_key = torch.randn(2, nodes, heads * dim, generator=rng)
     for allowed in (mask, None, mask[:1], mask[:, :, :1]):
         assert can_glimpse(q, k, allowed)
-        found = compiled_glimpse(q, k, v, allowed)
+        *found, logits = compiled_glimpse(q, k, v, allowed, logit_key)
         exact = glimpse_formula(q, k, v, allowed)
+        points = exact[0].transpose(1, 2).flatten(2) @ logit_key.double().mT
+        torch.testing.assert_close(logits.double(), points, atol=1e-5, rtol=1e-5)
         torch.testing.assert_close(tuple(x.double() for x in found), exact, atol=3e-6, rtol=1e-5)
 
 
@@ -171,7 +176,7 @@ def test_forbidden_nodes_have_no_weight_at_all(rng):
     q, k, v, mask = make_glimpse(2, 2, 9, 11, 8, rng)
     mask[..., 3] = False
     v[:, :, 3] = 1e30
-    heads, _ = compiled_glimpse(q, k, v, mask)
+    heads, *_ = compiled_glimpse(q, k, v, mask)
     torch.testing.assert_close(heads, compiled_glimpse(q, k, v.clamp_max(1e3), mask)[0])
 
 
