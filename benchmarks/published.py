@@ -20,6 +20,7 @@ from pathlib import Path
 
 RL4CO_VERSION = "0.7.0"
 TORCH_VERSION = "2.13.0"
+EXTRAS = ("torch_geometric",)  # its graph networks fail without, and it does not ask for it
 VENV_VARIABLE = "RL4CO_PUBLISHED_VENV"
 DEFAULT_VENV = Path(__file__).parent / ".venv-published"
 MARKER = ".rl4co-published"  # written before the first install: only such folders are modified
@@ -72,7 +73,7 @@ def install_commands(python: Path, constraint: Path, torch_index: str | None) ->
     index = ["--extra-index-url", torch_index] if torch_index else []
     return [
         [*pip, *index, f"torch=={TORCH_VERSION}"],
-        [*pip, "--constraint", str(constraint), f"rl4co=={RL4CO_VERSION}"],
+        [*pip, "--constraint", str(constraint), f"rl4co=={RL4CO_VERSION}", *EXTRAS],
     ]
 
 

@@ -121,7 +121,7 @@ def row_cells(row: Row) -> list[str]:
     return [
         row["case"]["label"],
         str(row["case"]["batch"] or "–"),
-        format_both(row, "steps", "g"),
+        format_both(row, "steps", ".4g"),
         format_both(row, "costs", ".3f"),
         format_outcome(outcomes[PUBLISHED], metric),
         format_outcome(outcomes[NEW], metric),

@@ -216,7 +216,8 @@ def test_published_location(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
 def test_torch_is_installed_first_and_then_held_fixed(tmp_path: Path) -> None:
     first, second = published.install_commands(tmp_path / "python", tmp_path / "c.txt", "URL")
     assert first[-3:] == ["--extra-index-url", "URL", f"torch=={published.TORCH_VERSION}"]
-    assert second[-3:] == ["--constraint", str(tmp_path / "c.txt"), "rl4co==0.7.0"]
+    wanted = ["rl4co==0.7.0", *published.EXTRAS]
+    assert second[-4:] == ["--constraint", str(tmp_path / "c.txt"), *wanted]
 
 
 def test_a_foreign_folder_is_never_modified(tmp_path: Path) -> None:
