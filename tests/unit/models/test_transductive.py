@@ -224,13 +224,13 @@ def trained():
 
 
 @pytest.mark.learning
-@pytest.mark.parametrize(("method", "rate"), [(ActiveSearch, 3e-3), (EASEmb, 0.03), (EASLay, 0.03)])
+@pytest.mark.parametrize(("method", "rate"), [(ActiveSearch, 3e-3), (EASEmb, 0.1), (EASLay, 0.03)])
 def test_searches_beat_sampling(trained, method, rate):
     """The same number of solutions of the same copies, with and without learning."""
     _, policy = trained
     larger = TSPEnv(generator_params={"num_loc": 20})
-    data, iterations = draw(larger, 6), 14
-    settings = {"batch_size": 6, "augment_size": 2, "seed": 1}
+    data, iterations = draw(larger, 12), 28
+    settings = {"batch_size": 12, "augment_size": 2, "seed": 1}
     settings |= {"max_iters": iterations, "optimizer_kwargs": {"lr": rate}}
     model = method(larger, policy, data, **settings)
     found = model.search().rewards
@@ -241,7 +241,7 @@ def test_searches_beat_sampling(trained, method, rate):
             for s in range(iterations)
         ]
     sampled = torch.stack(rewards).amax(0)
-    # Measured: -4.15, -4.77 and -4.41 against -4.99.
+    # Measured with three seeds: -4.12 to -4.18, -4.27 to -4.30 and -4.22 to -4.23 against -4.79.
     assert float(found.mean()) > float(sampled.mean()) + 0.1
 
 
