@@ -17,6 +17,9 @@ from torch import Tensor
 
 from rl4co.core.kernels import LazyKernel, run_in_chunks
 
+#: Floats of the vectors in kernels: one register of AVX, two of NEON.
+WIDTH = 8
+
 #: A kernel whose sums may be taken in any order, as vector instructions need it. Infinities and NaN
 #: are respected.
 kernel = functools.partial(LazyKernel, fastmath={"reassoc", "contract", "nsz"})

@@ -24,7 +24,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from rl4co.core.kernels import run_in_chunks
-from rl4co.models.nn.compiled import can_compile, run_kernel
+from rl4co.models.nn.compiled import WIDTH, can_compile, run_kernel
 
 #: Nodes beyond which the scores of a head do not fit the cache, so that products are faster.
 _MOST_NODES = 512
@@ -32,22 +32,20 @@ _MOST_NODES = 512
 _FEW = 2**18
 #: Queries below which their vectors would be mostly empty.
 _FEWEST_QUERIES = 5
-#: Heads have to be made of whole vectors.
-_WIDTH = 8
 
 
 def can_attend(qkv: Tensor, num_heads: int, mask: Tensor | None) -> bool:
     """Whether :func:`compiled_attention` takes this."""
     by_key = mask is None or (mask.shape[-2] == 1 and mask.dtype == torch.bool)
     fits = qkv.dim() == 3 and 0 < qkv.shape[1] <= _MOST_NODES and len(qkv) > 0
-    whole = qkv.shape[-1] % (3 * num_heads * _WIDTH) == 0
+    whole = qkv.shape[-1] % (3 * num_heads * WIDTH) == 0
     return by_key and fits and whole and _is_plain(qkv)
 
 
 def can_glimpse(q: Tensor, k: Tensor, mask: Tensor | None) -> bool:
     """Whether :func:`compiled_glimpse` takes this."""
     boolean = mask is None or mask.dtype == torch.bool
-    fits = len(q) > 0 and 0 < k.shape[2] <= _MOST_NODES and q.shape[-1] % _WIDTH == 0
+    fits = len(q) > 0 and 0 < k.shape[2] <= _MOST_NODES and q.shape[-1] % WIDTH == 0
     return q.shape[2] >= _FEWEST_QUERIES and boolean and fits and _is_plain(q) and _is_plain(k)
 
 

@@ -55,6 +55,11 @@ _KEYS = tuple(f"pointer_{name}" for name in PointerRecord._fields)
 _FEW_SOLUTIONS = 4
 
 
+def needs_normaliser(solutions: int) -> bool:
+    """Whether the gradient needs log-normalisers, for so many queries of an instance and step."""
+    return solutions > _FEW_SOLUTIONS
+
+
 def attention_to_record(
     q: Tensor, k: Tensor, v: Tensor, attn_mask: Tensor | None
 ) -> tuple[Tensor, Tensor | None]:
@@ -69,7 +74,7 @@ def attention_to_record(
     Returns:
         Heads `[B, H, Q, d]`, and log-normalisers `[B, Q, H]` or None.
     """
-    few = q.shape[2] <= _FEW_SOLUTIONS
+    few = not needs_normaliser(q.shape[2])
     if few or can_block(q, k, attn_mask):
         heads, log_normaliser = blockwise_attention(q, k, v, attn_mask)
         return heads, None if few else log_normaliser.transpose(1, 2)

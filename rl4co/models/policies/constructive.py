@@ -268,10 +268,12 @@ class ConstructivePolicy(PretrainedMixin, nn.Module):
             starts = given[..., :forced] if forced else None
         learns = keys is not None and (torch.is_grad_enabled() or given is not None)
         whole = None
-        fresh = given is None and starts is None and max_steps is None and num_steps is None
+        fresh = given is None and max_steps is None and num_steps is None
         if fresh and (learns or not (with_entropy or torch.is_grad_enabled())):
             note = learns and self.replay_chunk is None
-            whole = self.decoder.roll_out(env, solutions, cache, strategy, record=note)
+            whole = self.decoder.roll_out(
+                env, solutions, cache, strategy, starts=starts, record=note
+            )
         if keys is None or not learns:
             if whole is not None:
                 log_probs = whole[1] if strategy.log_probs else None
@@ -286,7 +288,8 @@ class ConstructivePolicy(PretrainedMixin, nn.Module):
         if given is not None:
             rollout = walk(env, solutions, given, record=record, forced=forced)
         elif whole is not None:
-            rollout = walk(env, solutions, whole[0], record=record)
+            forced = 0 if starts is None else starts.shape[-1]
+            rollout = walk(env, solutions, whole[0], record=record, forced=forced)
             rollout.trace.update(whole[2])
         else:
             notes: dict[str, list[Tensor]] = {}

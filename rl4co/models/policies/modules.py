@@ -51,6 +51,7 @@ class ConstructiveDecoder(nn.Module):
         cache: Any,
         strategy: DecodingStrategy,
         *,
+        starts: Tensor | None,
         record: bool,
     ) -> tuple[Tensor, Tensor, dict[str, Tensor]] | None:
         """Whole solutions, where a decoder has a faster way than step by step. None by default.
@@ -60,11 +61,13 @@ class ConstructiveDecoder(nn.Module):
             state: Fresh state with axes `[B, S]`.
             cache: From :meth:`prepare`.
             strategy: How actions are chosen.
+            starts: First actions `[B, S, K]` that are forced.
             record: Whether by-products for the replay are wanted, see :meth:`annotate`.
 
         Returns:
             Actions `[B, S, T]`, their log-probabilities `[B, S, T]` without gradients, and
-            by-products `[B, S, T, ...]`; None: the decode loop asks for every step.
+            by-products of the other steps `[B, S, T - K, ...]`; None: the decode loop asks for
+            every step.
         """
         return None
 

@@ -1,134 +1,323 @@
 """Loops of :mod:`rl4co.models.zoo.am.compiled_rollout`: rules of a few problems, and one decision.
 
-All kernels are in this file, because numba compiles a kernel again when its own file changes, not
-when that of a kernel it calls does.
+Importing this module imports numba (:mod:`rl4co.models.nn.vectors`).
 
-What they share, as tuples of arrays:
-
-* given: what a problem's rules need of its instances, as `compiled_rollout` reads it;
-* shared: context table `[R, D]`, weights of the features `[F, D]`, graph context `[B, 1, D]`,
-  glimpse keys and values `[B, H, N, d]`, logit keys `[B, N, D]`, and uniform numbers `[T, B]` to
-  draw actions with (none: take the most likely one);
-* found: actions `[B, T]`, their log-probabilities `[B, T]`, heads `[B, T, D]` and logits
-  `[B, T, N]` (or neither), and the number of steps `[B]`, -1 for an instance with no way on;
-* options: bound of the tanh clipping, and whether the glimpse is masked.
+An instance has S solutions, which are rows of their own: row r belongs to instance r // S. Each is
+constructed to its end before the next one. A problem's kernel keeps its state, says which actions
+are allowed, sets the query, and asks :func:`_decide`.
 """
 
 from __future__ import annotations
 
 import math
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from rl4co.core.kernels import LazyKernel as exact_kernel
-from rl4co.models.nn.compiled import kernel
+from rl4co.models.nn.compiled import WIDTH, kernel
+from rl4co.models.nn.vectors import (
+    add,
+    divide,
+    dots,
+    entries,
+    everywhere,
+    exp2,
+    larger,
+    largest_of,
+    load,
+    mix,
+    multiply,
+    smaller,
+    store,
+    subtract,
+    total_of,
+)
+
+_ONE, _TWO, _ZERO = np.float32(1), np.float32(2), np.float32(0)
+_NOTHING = np.float32(-np.inf)
+#: Powers of two are the fastest, so logarithms are to the base of two.
+_LOG_2, _LOG2_E = np.float32(math.log(2.0)), np.float32(math.log2(math.e))
+
+# ---------------------------------------------------------------- what the kernels share
+
+
+class Options(NamedTuple):
+    """Numbers.
+
+    Attributes:
+        num_rows: Solutions of all instances B * S.
+        num_solutions: Solutions of an instance S.
+        num_nodes: Nodes N.
+        num_heads: Heads H.
+        dim: Floats of a head d, a multiple of the vectors' width.
+        num_features: Features of the context, at most one.
+        num_forced: First actions K that are not chosen.
+        most: Steps T, at most.
+        draws: Whether actions are drawn; otherwise the most likely one is taken.
+        keeps: Whether heads and logits are kept.
+        keeps_totals: Whether the softmax's denominators are kept.
+        mask_inner: Whether the glimpse is masked.
+        clipping: Bound of the tanh clipping.
+    """
+
+    num_rows: int
+    num_solutions: int
+    num_nodes: int
+    num_heads: int
+    dim: int
+    num_features: int
+    num_forced: int
+    most: int
+    draws: bool
+    keeps: bool
+    keeps_totals: bool
+    mask_inner: bool
+    clipping: np.float32
+
+
+class Shared(NamedTuple):
+    """Arrays that are read, or their entries.
+
+    Attributes:
+        table: Of the context, `[R, D]`.
+        by_feature: Weights of the context's features `[F, D]`.
+        graph: Graph context `[B, D]`.
+        key: Of the glimpse, `[B, H, N, d]`.
+        value: Of the glimpse, `[B, H, N, d]`.
+        folded_key: Of the logits, `[B, N, D]`.
+        forced: First actions `[B * S, K]`.
+        uniform: Numbers to draw the other actions with `[T - K, B * S]`.
+    """
+
+    table: Any
+    by_feature: Any
+    graph: Any
+    key: Any
+    value: Any
+    folded_key: Any
+    forced: Any
+    uniform: Any
+
+
+class Found(NamedTuple):
+    """Arrays that are written, or their entries.
+
+    Attributes:
+        actions: `[B * S, T]`.
+        log_probs: Their log-probabilities `[B * S, T]`.
+        steps: Their number `[B * S]`; -1: there was no way on.
+        heads: Of each chosen action, `[B * S, T - K, D]`.
+        logits: Of each chosen action, `[B * S, T - K, N]`.
+        totals: Logarithms of the softmax's denominators of each, `[B * S, T - K, H]`.
+    """
+
+    actions: Any
+    log_probs: Any
+    steps: Any
+    heads: Any
+    logits: Any
+    totals: Any
+
+
+class Room(NamedTuple):
+    """Arrays to work with, or their entries. Lists of nodes fill whole vectors, of length P.
+
+    Attributes:
+        query: `[D]`.
+        scores: `[H, P]`.
+        heads: `[D]`.
+        highest: Highest scores `[H]`.
+        totals: Sums of weights `[H]`.
+        allowed: Whether each action is allowed, 1 or 0 `[N]`.
+        nodes: Nodes that are looked at `[P]`.
+        near: Offsets of their rows in keys and values `[P]`.
+        far: Offsets of their rows in the logit keys `[P]`.
+    """
+
+    query: Any
+    scores: Any
+    heads: Any
+    highest: Any
+    totals: Any
+    allowed: Any
+    nodes: Any
+    near: Any
+    far: Any
+
+
+def make_room(options: Options) -> Room:
+    """Room for one thread."""
+    places = -(-options.num_nodes // WIDTH) * WIDTH
+    width, heads = options.num_heads * options.dim, options.num_heads
+    return Room(
+        query=np.empty(width, np.float32),
+        scores=np.empty(heads * places, np.float32),
+        heads=np.empty(width, np.float32),
+        highest=np.empty(heads, np.float32),
+        totals=np.empty(heads, np.float32),
+        allowed=np.empty(options.num_nodes, np.uint8),
+        nodes=np.empty(places, np.int64),
+        near=np.empty(places, np.int64),
+        far=np.empty(places, np.int64),
+    )
+
+
+class Desk(NamedTuple):
+    """All that a decision needs."""
+
+    options: Any
+    shared: Any
+    found: Any
+    room: Any
+
+
+@kernel
+def _set_up(options: Any, shared: Any, found: Any, room: Any) -> Any:
+    """A desk with the entries of arrays, which the caller holds on to."""
+    return Desk(
+        options,
+        Shared(
+            entries(shared.table),
+            entries(shared.by_feature),
+            entries(shared.graph),
+            entries(shared.key),
+            entries(shared.value),
+            entries(shared.folded_key),
+            entries(shared.forced),
+            entries(shared.uniform),
+        ),
+        Found(
+            entries(found.actions),
+            entries(found.log_probs),
+            entries(found.steps),
+            entries(found.heads),
+            entries(found.logits),
+            entries(found.totals),
+        ),
+        Room(
+            entries(room.query),
+            entries(room.scores),
+            entries(room.heads),
+            entries(room.highest),
+            entries(room.totals),
+            entries(room.allowed),
+            entries(room.nodes),
+            entries(room.near),
+            entries(room.far),
+        ),
+    )
+
 
 # ---------------------------------------------------------------- problems
 
 
 @kernel
-def solve_tsp(given: Any, shared: Any, found: Any, options: Any, start: int, stop: int) -> None:
-    """Tours of instances `start`..`stop`; given: allowed actions `[B, N]`."""
-    mask, table, graph, steps = given[0], shared[0], shared[2], found[4]
+def solve_tsp(
+    given: Any, options: Any, shared: Any, found: Any, room: Any, start: int, stop: int
+) -> None:
+    """Tours of rows `start`..`stop`; given: allowed actions `[B, N]`."""
+    desk, (mask,) = _set_up(options, shared, found, room), given
+    allowed, query, table, graph = room.allowed, room.query, shared.table, shared.graph
     batch, num_nodes = mask.shape
-    scratch = _scratch(shared)
-    query, allowed = scratch[0], scratch[1]
     blank = 2 * batch * num_nodes  # rows of the placeholder
-    for b in range(start, stop):
-        allowed[:] = mask[b]
-        first, last, rows = 0, 0, 2 * b * num_nodes
-        steps[b] = num_nodes
+    for row in range(start, stop):
+        b = row // options.num_solutions
+        for n in range(num_nodes):
+            allowed[n] = mask[b, n]
+        first, last, at = 0, 0, 2 * b * num_nodes
+        found.steps[row] = num_nodes
         for t in range(num_nodes):
-            one, other = (rows + 2 * first, rows + 2 * last + 1) if t else (blank, blank + 1)
+            one, other = (at + 2 * first, at + 2 * last + 1) if t else (blank, blank + 1)
             for i in range(query.size):
-                query[i] = graph[b, 0, i] + table[one, i] + table[other, i]
-            last = _decide(b, t, scratch, shared, found, options)
+                query[i] = graph[b, i] + table[one, i] + table[other, i]
+            last = _decide(row, t, desk)
             if last < 0:
-                steps[b] = -1
+                found.steps[row] = -1
                 break
             first = first if t else last
-            allowed[last] = False
+            allowed[last] = 0
 
 
 @kernel
-def solve_cvrp(given: Any, shared: Any, found: Any, options: Any, start: int, stop: int) -> None:
-    """Routes of instances `start`..`stop`; given: demand `[B, N]`, capacity, its limit `[B, 1]`."""
-    demand, capacity, limit = given
-    most, steps, num_nodes = found[0].shape[1], found[4], demand.shape[1]
-    scratch = _scratch(shared)
-    allowed = scratch[1]
+def solve_cvrp(
+    given: Any, options: Any, shared: Any, found: Any, room: Any, start: int, stop: int
+) -> None:
+    """Routes of rows `start`..`stop`; given: demand `[B, N]`, capacity, its limit `[B, 1]`."""
+    desk, (demand, capacity, limit) = _set_up(options, shared, found, room), given
+    allowed, num_nodes = room.allowed, options.num_nodes
     visited = np.empty(num_nodes, np.bool_)
-    zero, one = np.float32(0), np.float32(1)
-    for b in range(start, stop):
+    for row in range(start, stop):
+        b = row // options.num_solutions
         visited[:] = False
-        used, last, left = zero, 0, num_nodes
-        steps[b] = -1
-        for t in range(most):
+        used, last, left = _ZERO, 0, num_nodes
+        found.steps[row] = -1
+        for t in range(options.most):
             fits = False
             for n in range(1, num_nodes):
-                allowed[n] = not (visited[n] or demand[b, n] + used > limit[b, 0])
-                fits |= allowed[n]
+                free = not (visited[n] or demand[b, n] + used > limit[b, 0])
+                allowed[n] = free
+                fits |= free
             allowed[0] = last != 0 or not fits
-            _ask(b, b * num_nodes + last, one - used / capacity[b, 0], scratch, shared)
-            last = _decide(b, t, scratch, shared, found, options)
-            used = used + demand[b, last] if last else zero
+            _ask(b, last, _ONE - used / capacity[b, 0], desk)
+            last = _decide(row, t, desk)
+            used = used + demand[b, last] if last else _ZERO
             left -= not visited[last]
             visited[last] = True
             if not left:
-                steps[b] = t + 1
+                found.steps[row] = t + 1
                 break
 
 
 @kernel
-def solve_pctsp(given: Any, shared: Any, found: Any, options: Any, start: int, stop: int) -> None:
-    """Tours of instances `start`..`stop`; given: prizes `[B, N]`, required, enough `[B, 1]`."""
-    prize, required, enough = given
-    most, steps, num_nodes = found[0].shape[1], found[4], prize.shape[1]
-    scratch = _scratch(shared)
-    allowed = scratch[1]
-    zero = np.float32(0)
-    for b in range(start, stop):
-        allowed[:] = True
-        total, last = zero, 0
-        steps[b] = -1
-        for t in range(most):
-            allowed[0] = total >= enough[b, 0] or t >= num_nodes - 1
-            missing = max(required[b, 0] - total, zero)
-            _ask(b, b * num_nodes + last, missing, scratch, shared)
-            last = _decide(b, t, scratch, shared, found, options)
+def solve_pctsp(
+    given: Any, options: Any, shared: Any, found: Any, room: Any, start: int, stop: int
+) -> None:
+    """Tours of rows `start`..`stop`; given: prizes `[B, N]`, required, enough `[B, 1]`."""
+    desk, (prize, required, enough) = _set_up(options, shared, found, room), given
+    allowed = room.allowed
+    for row in range(start, stop):
+        b = row // options.num_solutions
+        allowed[:] = 1
+        total, last = _ZERO, 0
+        found.steps[row] = -1
+        for t in range(options.most):
+            allowed[0] = total >= enough[b, 0] or t >= options.num_nodes - 1
+            _ask(b, last, max(required[b, 0] - total, _ZERO), desk)
+            last = _decide(row, t, desk)
             total += prize[b, last]
-            allowed[last] = False
+            allowed[last] = 0
             if last == 0:
-                steps[b] = t + 1
+                found.steps[row] = t + 1
                 break
 
 
 @kernel
-def solve_op(given: Any, shared: Any, found: Any, options: Any, start: int, stop: int) -> None:
-    """Tours of instances `start`..`stop`.
+def solve_op(
+    given: Any, options: Any, shared: Any, found: Any, room: Any, start: int, stop: int
+) -> None:
+    """Tours of rows `start`..`stop`.
 
     Given: coordinates `[B, N, 2]`, lengths of legs `[B, N, N]` (or none), limit of the way to each
     node, way to it from the depot `[B, N]`, and the length to be used `[B, 1]`.
     """
-    locs, matrix, limit, first, budget = given
-    most, steps, num_nodes = found[0].shape[1], found[4], limit.shape[1]
-    scratch = _scratch(shared)
-    allowed = scratch[1]
+    desk, (locs, matrix, limit, first, budget) = _set_up(options, shared, found, room), given
+    allowed, num_nodes = room.allowed, options.num_nodes
     visited, way = np.empty(num_nodes, np.bool_), np.empty(num_nodes, np.float32)
-    for b in range(start, stop):
+    for row in range(start, stop):
+        b = row // options.num_solutions
         visited[:] = False
         way[:] = first[b]
-        length, last = np.float32(0), 0
-        steps[b] = -1
-        for t in range(most):
+        length, last = _ZERO, 0
+        found.steps[row] = -1
+        for t in range(options.most):
             for n in range(num_nodes):
                 allowed[n] = n == 0 or not (visited[n] or way[n] > limit[b, n])
-            _ask(b, b * num_nodes + last, budget[b, 0] - length, scratch, shared)
-            last = _decide(b, t, scratch, shared, found, options)
+            _ask(b, last, budget[b, 0] - length, desk)
+            last = _decide(row, t, desk)
             if last == 0:
-                steps[b] = t + 1
+                found.steps[row] = t + 1
                 break
             visited[last] = True
             length = way[last]
@@ -146,184 +335,194 @@ def _leg(locs: np.ndarray, matrix: np.ndarray, b: int, one: int, other: int) -> 
 
 
 @kernel
-def solve_pdp(given: Any, shared: Any, found: Any, options: Any, start: int, stop: int) -> None:
-    """Tours of instances `start`..`stop`; given: nodes to visit, nodes released `[B, N]`."""
-    available, released = given
-    most, steps, num_nodes = found[0].shape[1], found[4], available.shape[1]
-    scratch = _scratch(shared)
-    allowed = scratch[1]
-    for b in range(start, stop):
+def solve_pdp(
+    given: Any, options: Any, shared: Any, found: Any, room: Any, start: int, stop: int
+) -> None:
+    """Tours of rows `start`..`stop`; given: nodes to visit, nodes released `[B, N]`."""
+    desk, (available, released) = _set_up(options, shared, found, room), given
+    allowed, num_nodes = room.allowed, options.num_nodes
+    for row in range(start, stop):
+        b = row // options.num_solutions
         depot = available[b, 0]  # leaving it is a step, and the only one at first
         for n in range(num_nodes):
             allowed[n] = available[b, n] and released[b, n] and (n == 0 or not depot)
         last = 0
-        steps[b] = most
-        for t in range(most):
-            _ask(b, b * num_nodes + last, np.float32(0), scratch, shared)
-            last = _decide(b, t, scratch, shared, found, options)
+        found.steps[row] = options.most
+        for t in range(options.most):
+            _ask(b, last, _ZERO, desk)
+            last = _decide(row, t, desk)
             if last < 0:
-                steps[b] = -1
+                found.steps[row] = -1
                 break
             if last == 0:
-                allowed[:] = released[b]
+                for n in range(num_nodes):
+                    allowed[n] = released[b, n]
             elif last <= num_nodes // 2:
-                allowed[last + num_nodes // 2] = True
-            allowed[last] = False
+                allowed[last + num_nodes // 2] = 1
+            allowed[last] = 0
 
 
 # ---------------------------------------------------------------- one decision
 
 
 @kernel
-def _scratch(shared: Any) -> Any:
-    """Room for query `[D]`, allowed actions, their indices `[N]`, scores `[H * N]`, heads `[D]`."""
-    _, num_heads, num_nodes, dim = shared[3].shape
-    return (
-        np.empty(num_heads * dim, np.float32),
-        np.empty(num_nodes, np.bool_),
-        np.empty(num_nodes, np.uintp),
-        np.empty(num_heads * num_nodes, np.float32),
-        np.empty(num_heads * dim, np.float32),
-    )
+def _ask(b: int, node: int, feature: float, desk: Any) -> None:
+    """Sets the query of a context with one node and at most one feature."""
+    options, shared, query = desk.options, desk.shared, desk.room.query
+    width = options.num_heads * options.dim
+    row, graph = (b * options.num_nodes + node) * width, b * width
+    for i in range(0, width, WIDTH):
+        total = add(load(shared.graph, graph + i), load(shared.table, row + i))
+        if options.num_features:
+            total = add(total, multiply(everywhere(feature), load(shared.by_feature, i)))
+        store(query, i, total)
 
 
 @kernel
-def _ask(b: int, row: int, feature: float, scratch: Any, shared: Any) -> None:
-    """Sets the query of a context with one node, a row of the table, and at most one feature."""
-    query, (table, by_feature, graph) = scratch[0], shared[:3]
-    for i in range(query.size):
-        query[i] = graph[b, 0, i] + table[row, i]
-    if by_feature.shape[0]:
-        for i in range(query.size):
-            query[i] += feature * by_feature[0, i]
+def _decide(row: int, t: int, desk: Any) -> int:
+    """The action of a row at step t for the query and the allowed actions; -1 if there is none."""
+    options, shared, found, _ = desk
+    nodes, scores = desk.room.nodes, desk.room.scores
+    if t < options.num_forced:
+        action = shared.forced[row * options.num_forced + t]
+        found.actions[row * options.most + t] = action
+        return action
+    b, chance = row // options.num_solutions, t - options.num_forced
 
-
-@kernel
-def _decide(b: int, t: int, scratch: Any, shared: Any, found: Any, options: Any) -> int:
-    """The action of instance b at step t for the query and the allowed actions in the scratch.
-
-    Returns -1 if none is allowed.
-    """
-    query, allowed, nodes, scores, heads = scratch
-    key, value, folded_key, uniform = shared[3:]
-    actions, log_probs, kept_heads, kept_logits, _ = found
-    clipping, mask_inner = options
-    one, two = np.float32(1), np.float32(2)
-
-    if not mask_inner:
-        _glimpse(query, key[b], value[b], nodes[: _list(allowed, nodes, True)], scores, heads)
-    count = _list(allowed, nodes, False)
+    if not options.mask_inner:
+        _glimpse(b, _list(True, desk), desk)
+    count = _list(False, desk)
     if not count:
         return -1
-    if mask_inner:
-        _glimpse(query, key[b], value[b], nodes[:count], scores, heads)
-    scores, total = scores[:count], np.float32(0)
-    for j in range(count):
-        n, score = nodes[j], np.float32(0)
-        for i in range(heads.size):
-            score += heads[i] * folded_key[b, n, i]
-        scores[j] = score
-        total += score
-    diverged = total != total
-    if kept_heads.shape[1]:
-        kept_heads[b, t] = heads
-        for j in range(count):
-            kept_logits[b, t, nodes[j]] = scores[j]
+    if options.mask_inner:
+        _glimpse(b, count, desk)
+    diverged = _point(b, count, desk)
+    if options.keeps:
+        _keep(row * (options.most - options.num_forced) + chance, count, desk)
 
-    _exp(scores, two)
-    for j in range(count):  # tanh z = 1 - 2 / (exp(2 z) + 1)
-        scores[j] = clipping * (one - two / (scores[j] + one))
-    chosen = int(np.argmax(scores))
-    highest, total = scores[chosen], np.float32(0)
-    for j in range(count):
-        scores[j] -= highest
-    _exp(scores, one)
-    for j in range(count):
-        total += scores[j]
-    if uniform.shape[0]:
+    places = (count + WIDTH - 1) // WIDTH * WIDTH
+    bound, one, two = everywhere(options.clipping), everywhere(_ONE), everywhere(_TWO)
+    for j in range(0, places, WIDTH):  # tanh z = 1 - 2 / (exp(2 z) + 1)
+        power = multiply(load(scores, j), everywhere(_TWO * _LOG2_E))
+        power = exp2(smaller(power, everywhere(np.float32(126))))
+        store(scores, j, multiply(bound, subtract(one, divide(two, add(power, one)))))
+    for j in range(count, places):
+        scores[j] = _NOTHING
+    highest = _highest(scores, 0, places)
+    chosen = 0
+    while scores[chosen] != highest and chosen < count - 1:
+        chosen += 1
+    total = _exponentials(scores, 0, places, highest, _LOG2_E)
+    if options.draws:
         # Strictly below the total even after rounding.
-        threshold = uniform[t, b] * (total * np.float32(1.0 - 2.0**-20))
+        threshold = shared.uniform[chance * options.num_rows + row] * (
+            total * np.float32(1.0 - 2.0**-20)
+        )
         chosen, reached = 0, scores[0]
         while reached <= threshold and chosen < count - 1:
             chosen += 1
             reached += scores[chosen]
-    actions[b, t] = nodes[chosen]
-    log_probs[b, t] = np.float32(np.nan) if diverged else np.log(scores[chosen] / total)
-    return np.int64(nodes[chosen])
+    at = row * options.most + t
+    found.actions[at] = nodes[chosen]
+    found.log_probs[at] = np.float32(np.nan) if diverged else np.log(scores[chosen] / total)
+    return nodes[chosen]
 
 
 @kernel
-def _list(allowed: np.ndarray, nodes: np.ndarray, everything: bool) -> int:
-    """Writes the indices of allowed nodes (or of all) and returns how many there are."""
+def _list(everything: bool, desk: Any) -> int:
+    """Lists the allowed nodes (or all), and where their rows are; returns how many there are.
+
+    The last vector is filled up with the last node.
+    """
+    options, room = desk.options, desk.room
+    dim, width = options.dim, options.num_heads * options.dim
     count = 0
-    for n in range(allowed.size):
-        if everything or allowed[n]:
-            nodes[count] = n
-            count += 1
+    for n in range(options.num_nodes):
+        room.nodes[count] = n
+        room.near[count], room.far[count] = n * dim, n * width
+        count += 1 if everything else np.int64(room.allowed[n])
+    for j in range(count, (count + WIDTH - 1) // WIDTH * WIDTH):
+        last = room.nodes[count - 1]
+        room.near[j], room.far[j] = last * dim, last * width
     return count
 
 
 @kernel
-def _glimpse(
-    query: np.ndarray,
-    key: np.ndarray,
-    value: np.ndarray,
-    nodes: np.ndarray,
-    scores: np.ndarray,
-    heads: np.ndarray,
-) -> None:
-    """Attention of a query `[D]` to some nodes: keys and values `[H, N, d]` → heads `[D]`."""
-    (num_heads, _, dim), count = key.shape, nodes.size
-    zero = np.float32(0)
+def _glimpse(b: int, count: int, desk: Any) -> None:
+    """Attention of the query to the first `count` nodes of the list: writes the heads."""
+    options, shared, room = desk.options, desk.shared, desk.room
+    num_heads, num_nodes, dim = options.num_heads, options.num_nodes, options.dim
+    places = (count + WIDTH - 1) // WIDTH * WIDTH
+    scale = np.float32(math.log2(math.e) / math.sqrt(dim))
+    base = b * num_heads * num_nodes * dim
+    # Loops over all heads for each part: within one, no head has to wait for another.
     for h in range(num_heads):
-        row = scores[h * count : (h + 1) * count]
-        highest = np.float32(-np.inf)
-        for j in range(count):
-            n, score = nodes[j], zero
-            for i in range(dim):
-                score += query[h * dim + i] * key[h, n, i]
-            row[j] = score
-            highest = max(highest, score)
-        for j in range(count):
-            row[j] -= highest
-    # All heads at once: in short loops vector instructions have little to do.
-    _exp(scores[: num_heads * count], np.float32(1.0 / math.sqrt(dim)))
+        at = base + h * num_nodes * dim
+        for j in range(0, places, WIDTH):
+            score = dots(room.query, h * dim, shared.key, at, room.near, j, dim // WIDTH)
+            store(room.scores, h * places + j, score)
     for h in range(num_heads):
-        total = zero
-        for i in range(h * dim, (h + 1) * dim):
-            heads[i] = zero
-        for j in range(count):
-            n, weight = nodes[j], scores[h * count + j]
-            total += weight
-            for i in range(dim):
-                heads[h * dim + i] += weight * value[h, n, i]
-        for i in range(h * dim, (h + 1) * dim):
-            heads[i] /= total
-
-
-#: Coefficients of $2^x = \\exp(x \\ln 2)$; eight are exact to float32 between -1/2 and 1/2.
-_POWERS = tuple(np.float32(math.log(2.0) ** k / math.factorial(k)) for k in range(8))
+        for j in range(h * places + count, (h + 1) * places):
+            room.scores[j] = _NOTHING
+    for h in range(num_heads):
+        room.highest[h] = _highest(room.scores, h * places, places)
+    for h in range(num_heads):
+        highest = room.highest[h]
+        room.totals[h] = _exponentials(room.scores, h * places, places, highest, scale)
+    for h in range(num_heads):
+        at, share = base + h * num_nodes * dim, everywhere(_ONE / room.totals[h])
+        for c in range(0, dim, WIDTH):
+            head = mix(room.scores, h * places, shared.value, at + c, room.near, places // 4)
+            store(room.heads, h * dim + c, multiply(share, head))
+    if options.keeps_totals:
+        for h in range(num_heads):
+            room.totals[h] = (room.highest[h] * scale + np.log2(room.totals[h])) * _LOG_2
 
 
 @kernel
-def _exp(row: np.ndarray, scale: float) -> None:
-    """Replaces each x by exp(scale x).
+def _highest(scores: Any, first: int, places: int) -> float:
+    """The highest of some scores, minus infinity if all are NaN."""
+    top = everywhere(_NOTHING)
+    for j in range(first, first + places, WIDTH):
+        top = larger(load(scores, j), top)
+    return largest_of(top)
 
-    A polynomial for the fraction, the exponent's bits for the whole part: unlike calls of `exp`,
-    this is compiled to vector instructions.
-    """
-    scale *= np.float32(1.0 / math.log(2.0))
-    for j in range(row.size):
-        x = min(max(row[j] * scale, np.float32(-126)), np.float32(127))
-        whole = np.floor(x + np.float32(0.5))
-        x -= whole
-        power = _POWERS[7]
-        power = power * x + _POWERS[6]
-        power = power * x + _POWERS[5]
-        power = power * x + _POWERS[4]
-        power = power * x + _POWERS[3]
-        power = power * x + _POWERS[2]
-        power = power * x + _POWERS[1]
-        power = power * x + _POWERS[0]
-        bits = (np.int32(whole) + np.int32(127)) << np.int32(23)
-        row[j] = power * np.int32(bits).view(np.float32)
+
+@kernel
+def _exponentials(scores: Any, first: int, places: int, highest: float, scale: float) -> float:
+    """Replaces some scores x by $2^{s (x - h)}$ and returns the sum."""
+    total, top, factor = everywhere(_ZERO), everywhere(highest), everywhere(scale)
+    for j in range(first, first + places, WIDTH):
+        weight = exp2(multiply(factor, subtract(load(scores, j), top)))
+        store(scores, j, weight)
+        total = add(total, weight)
+    return total_of(total)
+
+
+@kernel
+def _point(b: int, count: int, desk: Any) -> bool:
+    """Writes the logits of the first `count` nodes of the list; returns whether there is NaN."""
+    options, room, total = desk.options, desk.room, everywhere(_ZERO)
+    width = options.num_heads * options.dim
+    base = b * options.num_nodes * width
+    for j in range(0, count, WIDTH):
+        key = desk.shared.folded_key
+        logits = dots(room.heads, 0, key, base, room.far, j, width // WIDTH)
+        store(room.scores, j, logits)
+        total = add(total, logits)
+    amount = total_of(total)
+    return amount != amount
+
+
+@kernel
+def _keep(at: int, count: int, desk: Any) -> None:
+    """Keeps what the replay needs, as chosen action number `at`."""
+    options, found, room = desk.options, desk.found, desk.room
+    width = options.num_heads * options.dim
+    for i in range(0, width, WIDTH):
+        store(found.heads, at * width + i, load(room.heads, i))
+    for j in range(count):
+        found.logits[at * options.num_nodes + room.nodes[j]] = room.scores[j]
+    if options.keeps_totals:
+        for h in range(options.num_heads):
+            found.totals[at * options.num_heads + h] = room.totals[h]

@@ -1,13 +1,15 @@
 """Whole rollouts of the Attention Model in compiled loops, one instance after the other.
 
-With one solution per instance a decoding step does little work. On a CPU most of its time goes into
-calling operations (one instance) or into fetching the keys of every instance from memory once more
-(many). Here an instance is solved to its end while its keys and values are in the cache.
+A decoding step does little work. On a CPU most of its time goes into calling operations (one
+instance), into fetching the keys of every instance from memory once more (many), or into nodes that
+were visited long ago (many solutions). Here an instance is solved to its end while its keys and
+values are in the cache, and only nodes that are allowed are looked at. Measured on two cores with
+64 instances and as many solutions as nodes, rollouts are 1.6 to 3 times faster than step by step.
 
 The loops propose actions and nothing else: states, rewards and checks come from the environment,
 gradients from the replay of all steps. Whatever is out of the ordinary is left to the general
-decode loop: a problem without a loop, parts of the policy that were replaced or hooked, several
-solutions per instance (products over all of them are faster), instances with no way on.
+decode loop: a problem without a loop, parts of the policy that were replaced or hooked, instances
+with no way on.
 """
 
 from __future__ import annotations
@@ -27,9 +29,8 @@ from rl4co.decoding.strategies import DecodingStrategy, Greedy, Sampling
 from rl4co.envs.base import RL4COEnvBase, State
 from rl4co.models.embeddings import ContextEmbedding
 from rl4co.models.nn.attention import PointerAttention
-from rl4co.models.nn.compiled import can_compile
-from rl4co.models.nn.recorded_attention import PointerRecord
-from rl4co.models.zoo.am import compiled_loops as loops
+from rl4co.models.nn.compiled import WIDTH, can_compile
+from rl4co.models.nn.recorded_attention import PointerRecord, needs_normaliser
 
 if TYPE_CHECKING:
     from rl4co.models.zoo.am.decoder import AttentionModelDecoder, DecoderCache
@@ -63,6 +64,7 @@ def problems() -> dict[type[RL4COEnvBase], Problem]:
     from rl4co.models.embeddings.pctsp import PCTSPContext
     from rl4co.models.embeddings.pdp import PDPContext
     from rl4co.models.embeddings.tsp import TSPContext
+    from rl4co.models.zoo.am import compiled_loops as loops  # imports numba
 
     def read_cvrp(env: CVRPEnv, state: State) -> tuple[Tensor, ...]:
         capacity = state["vehicle_capacity"]
@@ -102,8 +104,7 @@ def can_roll_out(
         strategy: How actions are chosen.
         state: Fresh state with axes `[B, S]`.
     """
-    mask = state["action_mask"]
-    if mask.shape[1] != 1 or mask.device.type != "cpu":
+    if state["action_mask"].device.type != "cpu":
         return False
     problem = problems().get(type(env))
     context, pointer = decoder.context_embedding, decoder.pointer
@@ -116,6 +117,7 @@ def can_roll_out(
         and context.project_context.bias is None
         and decoder.dynamic_embedding is None
         and type(pointer) is PointerAttention
+        and pointer.project_out.in_features % (pointer.num_heads * WIDTH) == 0
         and can_compile(pointer.project_out.weight)
         and pointer.can_record(pointer.project_out.weight)
         and not any(_is_changed(module) for module in (decoder, context, pointer))
@@ -129,6 +131,7 @@ def roll_out(
     strategy: DecodingStrategy,
     state: State,
     *,
+    starts: Tensor | None = None,
     record: bool = False,
 ) -> tuple[Tensor, Tensor, dict[str, Tensor]] | None:
     """Solutions of all instances; None if one of them has no way on (the general loop says why).
@@ -138,48 +141,87 @@ def roll_out(
         decoder: A decoder for which :func:`can_roll_out` holds.
         cache: What it prepared.
         strategy: How actions are chosen.
-        state: Fresh state with axes `[B, 1]`.
+        state: Fresh state with axes `[B, S]`.
+        starts: First actions `[B, S, K]` forced upon the policy.
         record: Whether the pointer's record is kept for the replay.
 
     Returns:
-        Actions `[B, 1, T]`, their log-probabilities `[B, 1, T]` and the record of each step,
-        `[B, 1, T, ...]`. Finished solutions repeat action 0.
+        Actions `[B, S, T]`, their log-probabilities `[B, S, T]` (of forced ones 0) and the record
+        of each step behind the forced ones, `[B, S, T - K, ...]`. Finished solutions repeat
+        action 0.
     """
-    batch, _, num_nodes = state["action_mask"].shape
-    width, most = cache.folded_key.shape[-1], env.step_bounds(state)[1]
-    kept = most if record else 0
-    problem, graph = problems()[type(env)], cache.graph_context
-    given = [value.squeeze(1) for value in problem.read(env, state)]
-    shared = [
-        cache.context.table,
-        cache.context.feature_weight,
-        torch.zeros(batch, 1, width) if graph is None else graph,
-        cache.glimpse_key,
-        cache.glimpse_value,
-        cache.folded_key,
-        # Row by row, the order in which the general loop draws them.
-        torch.rand(most if strategy.draws else 0, batch, generator=strategy.rng),
-    ]
-    actions = torch.zeros(batch, most, dtype=torch.int64)
-    log_probs = torch.zeros(batch, most)
-    heads, logits = torch.zeros(batch, kept, width), torch.zeros(batch, kept, num_nodes)
-    steps = torch.zeros(batch, dtype=torch.int64)
-    arrays = [
-        tuple(tensor.detach().contiguous().numpy() for tensor in tensors)
-        for tensors in (given, shared, (actions, log_probs, heads, logits, steps))
-    ]
-    options = np.float32(strategy.tanh_clipping), decoder.pointer.mask_inner
+    from rl4co.models.zoo.am.compiled_loops import Found, Options, Shared, make_room
+
+    batch, solutions, num_nodes = state["action_mask"].shape
+    rows, (num_heads, _, dim) = batch * solutions, cache.glimpse_key.shape[1:]
+    most, graph, width = env.step_bounds(state)[1], cache.graph_context, num_heads * dim
+    first = torch.empty(rows, 0, dtype=torch.int64) if starts is None else starts.flatten(0, 1)
+    forced = first.shape[1]
+    kept = most - forced if record else 0
+    keeps_totals = needs_normaliser(solutions)
+    shared = Shared(
+        table=cache.context.table,
+        by_feature=cache.context.feature_weight,
+        graph=torch.zeros(batch, width) if graph is None else graph.squeeze(1),
+        key=cache.glimpse_key,
+        value=cache.glimpse_value,
+        folded_key=cache.folded_key,
+        forced=first,
+        # Step by step, the order in which the general loop draws them.
+        uniform=torch.rand(most - forced if strategy.draws else 0, rows, generator=strategy.rng),
+    )
+    found = Found(
+        actions=torch.zeros(rows, most, dtype=torch.int64),
+        log_probs=torch.zeros(rows, most),
+        steps=torch.zeros(rows, dtype=torch.int64),
+        heads=torch.zeros(rows, kept, width),
+        logits=torch.zeros(rows, kept, num_nodes),
+        totals=torch.zeros(rows, kept, num_heads if keeps_totals else 0),
+    )
+    options = Options(
+        num_rows=rows,
+        num_solutions=solutions,
+        num_nodes=num_nodes,
+        num_heads=num_heads,
+        dim=dim,
+        num_features=len(shared.by_feature),
+        num_forced=forced,
+        most=most,
+        draws=strategy.draws,
+        keeps=record,
+        keeps_totals=record and keeps_totals,
+        mask_inner=decoder.pointer.mask_inner,
+        clipping=np.float32(strategy.tanh_clipping),
+    )
+    problem = problems()[type(env)]
+    # A fresh state is the same for all solutions of an instance.
+    given = tuple(_array(value[:, 0]) for value in problem.read(env, state))
+    arrays = Shared(*map(_array, shared)), Found(*map(_array, found))
     run_in_chunks(
-        lambda rows: problem.loop(*arrays, options, rows.start, rows.stop),
-        batch,
+        lambda part: problem.loop(
+            given, options, *arrays, make_room(options), part.start, part.stop
+        ),
+        rows,
         torch.get_num_threads(),
     )
-    fewest, most = (int(count) for count in steps.aminmax())
+    fewest, most = (int(count) for count in found.steps.aminmax())
     if fewest < 0:
         return None
-    found = [tensor[:, :most].unsqueeze(1) for tensor in (actions, log_probs, heads, logits)]
-    notes = PointerRecord(found[2], found[3], None).as_state() if record else {}
-    return found[0], found[1], notes
+
+    def trim(values: Tensor, steps: int) -> Tensor:
+        return values[:, :steps].unflatten(0, (batch, solutions))  # [B, S, T, ...]
+
+    actions, log_probs = trim(found.actions, most), trim(found.log_probs, most)
+    if not record:
+        return actions, log_probs, {}
+    notes = [trim(values, most - forced) for values in (found.heads, found.logits, found.totals)]
+    heads, logits, totals = notes
+    noted = PointerRecord(heads, logits, totals if keeps_totals else None)
+    return actions, log_probs, noted.as_state()
+
+
+def _array(tensor: Tensor) -> np.ndarray:
+    return tensor.detach().contiguous().numpy()
 
 
 def _is_changed(module: nn.Module) -> bool:

@@ -194,12 +194,13 @@ class AttentionModelDecoder(AutoregressiveDecoder):
         cache: DecoderCache,
         strategy: DecodingStrategy,
         *,
+        starts: Tensor | None,
         record: bool,
     ) -> tuple[Tensor, Tensor, dict[str, Tensor]] | None:
         """Solutions from a compiled loop, where there is one for this case."""
         if type(self) is not AttentionModelDecoder or not can_roll_out(env, self, strategy, state):
             return None
-        return roll_out(env, self, cache, strategy, state, record=record)
+        return roll_out(env, self, cache, strategy, state, starts=starts, record=record)
 
     def _query(self, state: Mapping[str, Tensor], cache: DecoderCache) -> Tensor:
         """Context and graph context `[B, Q, D]`."""
