@@ -10,6 +10,7 @@ from rl4co.core.registry import EMBEDDINGS
 from rl4co.models.embeddings._base import (
     ContextCache,
     ContextEmbedding,
+    DepotInitEmbedding,
     DynamicEmbedding,
     EmbeddingConfig,
     EnvEmbeddings,
@@ -20,6 +21,7 @@ from rl4co.models.embeddings._base import (
 __all__ = [
     "ContextCache",
     "ContextEmbedding",
+    "DepotInitEmbedding",
     "DynamicEmbedding",
     "EmbeddingConfig",
     "EnvEmbeddings",

@@ -12,7 +12,7 @@ from __future__ import annotations
 import dataclasses
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -20,6 +20,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from rl4co.core.errors import UnsupportedError
+from rl4co.models.nn.dense import linear
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,6 +51,27 @@ class EnvEmbeddings:
     context: nn.Module
     dynamic: nn.Module | None = None
     edge: nn.Module | None = None
+
+
+class DepotInitEmbedding(nn.Module):
+    """One linear map for the depot (x, y), one for customers: state → `[B, N, D]`.
+
+    Attributes:
+        num_features: What a customer has besides x and y.
+    """
+
+    num_features: ClassVar[int] = 0
+
+    def __init__(self, embed_dim: int, linear_bias: bool = True) -> None:
+        super().__init__()
+        self.init_embed = nn.Linear(2 + self.num_features, embed_dim, linear_bias)
+        self.init_embed_depot = nn.Linear(2, embed_dim, linear_bias)
+
+    def embed(self, locs: Tensor, *features: Tensor) -> Tensor:
+        """Node embeddings, depot first: `[B, N, 2]`, `[B, N, ...]` → `[B, N, D]`."""
+        customers = torch.cat([locs, *features], -1)[:, 1:]  # [B, N - 1, 2 + F]
+        depot = self.init_embed_depot(locs[:, :1])  # [B, 1, D]
+        return torch.cat([depot, linear(customers, self.init_embed)], 1)
 
 
 class ContextCache(NamedTuple):

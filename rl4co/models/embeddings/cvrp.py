@@ -4,33 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import torch
-
-from torch import Tensor, nn
+from torch import Tensor
 
 from rl4co.core.registry import EMBEDDINGS
 from rl4co.models.embeddings import (
     ContextEmbedding,
+    DepotInitEmbedding,
     EmbeddingConfig,
     EnvEmbeddings,
     coordinates,
 )
 
 
-class CVRPInitEmbedding(nn.Module):
+class CVRPInitEmbedding(DepotInitEmbedding):
     """One linear map for the depot, one for customers (x, y, demand): state → `[B, N, D]`."""
 
-    def __init__(self, embed_dim: int, linear_bias: bool = True) -> None:
-        super().__init__()
-        self.init_embed = nn.Linear(3, embed_dim, linear_bias)
-        self.init_embed_depot = nn.Linear(2, embed_dim, linear_bias)
+    num_features = 1
 
     def forward(self, state: Mapping[str, Tensor]) -> Tensor:
         """Node embeddings, depot first."""
         locs = coordinates(state, "cvrp")
         demand = state["demand"] / state["vehicle_capacity"]  # [B, N]
-        customers = torch.cat([locs, demand.unsqueeze(-1)], -1)[:, 1:]  # [B, N - 1, 3]
-        return torch.cat([self.init_embed_depot(locs[:, :1]), self.init_embed(customers)], 1)
+        return self.embed(locs, demand.unsqueeze(-1))
 
 
 class CVRPContext(ContextEmbedding):

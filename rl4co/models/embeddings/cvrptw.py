@@ -10,27 +10,25 @@ from collections.abc import Mapping
 
 import torch
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from rl4co.core.registry import EMBEDDINGS
 from rl4co.models.embeddings import (
     ContextEmbedding,
+    DepotInitEmbedding,
     EmbeddingConfig,
     EnvEmbeddings,
     coordinates,
 )
 
 
-class CVRPTWInitEmbedding(nn.Module):
+class CVRPTWInitEmbedding(DepotInitEmbedding):
     """One linear map for the depot (x, y), one for customers: state → `[B, N, D]`.
 
     Customers have x, y, demand, both ends of the time window and the service time.
     """
 
-    def __init__(self, embed_dim: int, linear_bias: bool = True) -> None:
-        super().__init__()
-        self.init_embed = nn.Linear(6, embed_dim, linear_bias)
-        self.init_embed_depot = nn.Linear(2, embed_dim, linear_bias)
+    num_features = 4
 
     def forward(self, state: Mapping[str, Tensor]) -> Tensor:
         """Node embeddings, depot first."""
@@ -39,8 +37,7 @@ class CVRPTWInitEmbedding(nn.Module):
         demand = (state["demand"] / state["vehicle_capacity"]).unsqueeze(-1)  # [B, N, 1]
         windows = state["time_windows"] / horizon.unsqueeze(-1)  # [B, N, 2]
         service = (state["durations"] / horizon).unsqueeze(-1)  # [B, N, 1]
-        customers = torch.cat([locs, demand, windows, service], -1)[:, 1:]  # [B, N - 1, 6]
-        return torch.cat([self.init_embed_depot(locs[:, :1]), self.init_embed(customers)], 1)
+        return self.embed(locs, demand, windows, service)
 
 
 class CVRPTWContext(ContextEmbedding):

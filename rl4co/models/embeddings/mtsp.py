@@ -6,29 +6,24 @@ from collections.abc import Mapping
 
 import torch
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from rl4co.core.registry import EMBEDDINGS
 from rl4co.models.embeddings import (
     ContextEmbedding,
+    DepotInitEmbedding,
     EmbeddingConfig,
     EnvEmbeddings,
     coordinates,
 )
 
 
-class MTSPInitEmbedding(nn.Module):
+class MTSPInitEmbedding(DepotInitEmbedding):
     """One linear map for the depot, one for customers: state → `[B, N, D]`."""
-
-    def __init__(self, embed_dim: int, linear_bias: bool = True) -> None:
-        super().__init__()
-        self.init_embed = nn.Linear(2, embed_dim, linear_bias)
-        self.init_embed_depot = nn.Linear(2, embed_dim, linear_bias)
 
     def forward(self, state: Mapping[str, Tensor]) -> Tensor:
         """Node embeddings, depot first."""
-        locs = coordinates(state, "mtsp")
-        return torch.cat([self.init_embed_depot(locs[:, :1]), self.init_embed(locs[:, 1:])], 1)
+        return self.embed(coordinates(state, "mtsp"))
 
 
 class MTSPContext(ContextEmbedding):

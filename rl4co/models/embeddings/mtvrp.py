@@ -8,28 +8,26 @@ from collections.abc import Mapping
 
 import torch
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from rl4co.core.registry import EMBEDDINGS
 from rl4co.models.embeddings import (
     ContextEmbedding,
+    DepotInitEmbedding,
     EmbeddingConfig,
     EnvEmbeddings,
     coordinates,
 )
 
 
-class MTVRPInitEmbedding(nn.Module):
+class MTVRPInitEmbedding(DepotInitEmbedding):
     """One linear map for the depot, one for customers: state → `[B, N, D]`.
 
     A customer is (x, y, linehaul, backhaul, opening, closing, service), with a time window of
     (0, 0) where there is none.
     """
 
-    def __init__(self, embed_dim: int, linear_bias: bool = True) -> None:
-        super().__init__()
-        self.init_embed = nn.Linear(7, embed_dim, linear_bias)
-        self.init_embed_depot = nn.Linear(2, embed_dim, linear_bias)
+    num_features = 5
 
     def forward(self, state: Mapping[str, Tensor]) -> Tensor:
         """Node embeddings, depot first."""
@@ -38,8 +36,7 @@ class MTVRPInitEmbedding(nn.Module):
         demands = demands / state["vehicle_capacity"].unsqueeze(-1)  # [B, N, 2]
         windows = _finite(state["time_windows"])  # [B, N, 2]
         service = state["service_time"].unsqueeze(-1)  # [B, N, 1]
-        customers = torch.cat([locs, demands, windows, service], -1)[:, 1:]  # [B, N - 1, 7]
-        return torch.cat([self.init_embed_depot(locs[:, :1]), self.init_embed(customers)], 1)
+        return self.embed(locs, demands, windows, service)
 
 
 class MTVRPContext(ContextEmbedding):

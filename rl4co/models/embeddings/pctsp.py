@@ -6,35 +6,32 @@ from collections.abc import Mapping
 
 import torch
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from rl4co.core.registry import EMBEDDINGS
 from rl4co.models.embeddings import (
     ContextEmbedding,
+    DepotInitEmbedding,
     EmbeddingConfig,
     EnvEmbeddings,
     coordinates,
 )
 
 
-class PCTSPInitEmbedding(nn.Module):
+class PCTSPInitEmbedding(DepotInitEmbedding):
     """One linear map for the depot, one for customers (x, y, expected prize, penalty).
 
     Shapes:
         state → `[B, N, D]`
     """
 
-    def __init__(self, embed_dim: int, linear_bias: bool = True) -> None:
-        super().__init__()
-        self.init_embed = nn.Linear(4, embed_dim, linear_bias)
-        self.init_embed_depot = nn.Linear(2, embed_dim, linear_bias)
+    num_features = 2
 
     def forward(self, state: Mapping[str, Tensor]) -> Tensor:
         """Node embeddings, depot first."""
         locs = coordinates(state, "pctsp")
         values = torch.stack([state["expected_prize"], state["penalty"]], -1)  # [B, N, 2]
-        customers = torch.cat([locs, values], -1)[:, 1:]  # [B, N - 1, 4]
-        return torch.cat([self.init_embed_depot(locs[:, :1]), self.init_embed(customers)], 1)
+        return self.embed(locs, values)
 
 
 class PCTSPContext(ContextEmbedding):

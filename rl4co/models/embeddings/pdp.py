@@ -15,6 +15,7 @@ from rl4co.models.embeddings import (
     EnvEmbeddings,
     coordinates,
 )
+from rl4co.models.nn.dense import linear
 
 
 class PDPInitEmbedding(nn.Module):
@@ -43,8 +44,8 @@ class PDPInitEmbedding(nn.Module):
         return torch.cat(
             [
                 self.init_embed_depot(locs[:, :depots]),
-                self.init_embed_pick(torch.cat([pickups, deliveries], -1)),
-                self.init_embed_delivery(deliveries),
+                linear(torch.cat([pickups, deliveries], -1), self.init_embed_pick),
+                linear(deliveries, self.init_embed_delivery),
             ],
             1,
         )  # [B, N, D]

@@ -124,14 +124,15 @@ class MultiHeadAttention(nn.Module):
         self.out_proj = nn.Linear(embed_dim, embed_dim, bias=bias)
         self.sdpa_fn = sdpa_fn or attention
 
-    def forward(self, x: Tensor, attn_mask: Tensor | None = None) -> Tensor:
-        """Attends from every node to every (allowed) node."""
+    def forward(self, x: Tensor, attn_mask: Tensor | None = None, residual: bool = False) -> Tensor:
+        """Attends from every node to every (allowed) node; with residual, x is added."""
+        plus = x if residual else None
         qkv = linear(x, self.Wqkv)  # [B, N, 3 * D]
         if attn_mask is None:
-            return linear(self._attend(qkv, None), self.out_proj)
+            return linear(self._attend(qkv, None), self.out_proj, plus)
         # A node that may attend to none gets zeros, whatever the attention function does.
         alive = attn_mask.any(-1, keepdim=True)  # [B, N or 1, 1]
-        return linear(self._attend(qkv, attn_mask | ~alive) * alive, self.out_proj)
+        return linear(self._attend(qkv, attn_mask | ~alive) * alive, self.out_proj, plus)
 
     def _attend(self, qkv: Tensor, mask: Tensor | None) -> Tensor:
         """Concatenated heads: `[B, N, 3 * D], [B, N, N]` → `[B, N, D]`."""

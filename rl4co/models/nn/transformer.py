@@ -5,6 +5,8 @@ Paper: Kool et al., 2019, https://arxiv.org/abs/1803.08475 (section 3.1, appendi
 
 from __future__ import annotations
 
+from typing import Any
+
 from torch import Tensor, nn
 
 from rl4co.core.errors import ConfigError
@@ -22,9 +24,16 @@ class FeedForward(nn.Module):
         self.expand = nn.Linear(embed_dim, hidden_dim)
         self.contract = nn.Linear(hidden_dim, embed_dim)
 
-    def forward(self, x: Tensor) -> Tensor:
-        """Position-wise transformation."""
-        return feed_forward(x, self.expand, self.contract)
+    def forward(self, x: Tensor, residual: bool = False) -> Tensor:
+        """Position-wise transformation, with residual plus x."""
+        return feed_forward(x, self.expand, self.contract, residual)
+
+
+def add_block(block: nn.Module, h: Tensor, *arguments: Any) -> Tensor:
+    """$h + \\mathrm{Block}(h)$; known blocks add h while they multiply, which saves time."""
+    if type(block) in (MultiHeadAttention, FeedForward) and not block._forward_hooks:
+        return block(h, *arguments, residual=True)
+    return h + block(h, *arguments)
 
 
 class EncoderLayer(nn.Module):
@@ -56,8 +65,8 @@ class EncoderLayer(nn.Module):
 
     def forward(self, h: Tensor, mask: Tensor | None = None) -> Tensor:
         """`[B, N, D]` → `[B, N, D]`."""
-        h = self.norm_attention(h + self.attention(h, mask))
-        return self.norm_feedforward(h + self.feedforward(h))
+        h = self.norm_attention(add_block(self.attention, h, mask))
+        return self.norm_feedforward(add_block(self.feedforward, h))
 
 
 class GraphAttentionNetwork(nn.Module):

@@ -8,7 +8,9 @@ import torch
 from torch import Tensor, nn
 
 from rl4co.models.nn import dense
+from rl4co.models.nn.attention import MultiHeadAttention
 from rl4co.models.nn.dense import can_fuse, feed_forward, linear
+from rl4co.models.nn.transformer import FeedForward, add_block
 
 ROWS = dense._FEW + 3  # the last block of rows is not full
 
@@ -28,36 +30,46 @@ def x(rng) -> Tensor:
     return torch.randn(ROWS, 1, 6, generator=rng)
 
 
+@pytest.mark.parametrize("rows", [5, ROWS])  # few go to torch's own layers
+@pytest.mark.parametrize("residual", [False, True])
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("bias", [True, False])
-def test_feed_forward(bias, threads, x, monkeypatch):
+def test_feed_forward(bias, threads, residual, rows, x, monkeypatch):
     monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
-    layers = [nn.Linear(6, 10, bias=bias), nn.Linear(10, 4, bias=bias)]
-    assert can_fuse(x.flatten(0, 1), *layers)
-    ours = values_and_gradients(feed_forward, x, layers)
+    layers = [nn.Linear(6, 10, bias=bias), nn.Linear(10, 6, bias=bias)]
+    assert can_fuse(x[:rows].flatten(0, 1), *layers) == (rows == ROWS)
+    ours = values_and_gradients(
+        lambda x, *layers: feed_forward(x, *layers, residual=residual), x[:rows], layers
+    )
 
     def plain(x: Tensor, first: nn.Linear, second: nn.Linear) -> Tensor:
-        return second(first(x).relu())
+        return second(first(x).relu()) + (x if residual else 0)
 
-    theirs = values_and_gradients(plain, x, layers)
+    theirs = values_and_gradients(plain, x[:rows], layers)
     torch.testing.assert_close(ours, theirs, atol=1e-4, rtol=1e-4)
 
 
+@pytest.mark.parametrize("rows", [5, ROWS])
 @pytest.mark.parametrize("bias", [True, False])
-def test_linear(bias, x):
+def test_linear(bias, rows, x):
     layers = [nn.Linear(6, 5, bias=bias)]
-    assert can_fuse(x.flatten(0, 1), *layers)
-    ours = values_and_gradients(linear, x, layers)
-    theirs = values_and_gradients(lambda x, layer: layer(x), x, layers)
+    assert can_fuse(x[:rows].flatten(0, 1), *layers) == (rows == ROWS)
+    ours = values_and_gradients(linear, x[:rows], layers)
+    theirs = values_and_gradients(lambda x, layer: layer(x), x[:rows], layers)
+    torch.testing.assert_close(ours, theirs, atol=1e-4, rtol=1e-4)
+    # With something added that is no contiguous tensor, and learns as well.
+    ours = values_and_gradients(lambda x, layer: linear(x, layer, x[..., 1:]), x[:rows], layers)
+    theirs = values_and_gradients(lambda x, layer: layer(x) + x[..., 1:], x[:rows], layers)
     torch.testing.assert_close(ours, theirs, atol=1e-4, rtol=1e-4)
 
 
-def test_inputs_and_upper_gradients_are_left_alone(x):
+@pytest.mark.parametrize("residual", [False, True])
+def test_inputs_and_upper_gradients_are_left_alone(residual, x):
     """The gradient of the hidden layer is masked in place, which nobody may notice."""
     layers = nn.Linear(6, 6), nn.Linear(6, 6)
     before, x = x.clone(), x.requires_grad_()
     upper = torch.ones(ROWS, 1, 6)
-    out = feed_forward(x, *layers)
+    out = feed_forward(x, *layers, residual=residual)
     (once,) = torch.autograd.grad(out, x, upper, retain_graph=True)
     (twice,) = torch.autograd.grad(out, x, upper)
     assert torch.equal(once, twice)
@@ -101,3 +113,16 @@ def test_hooks_are_called(x):
     layers[1].register_forward_hook(lambda *_: calls.append(1))
     feed_forward(x, *layers)
     assert calls == [1]
+
+
+@pytest.mark.parametrize("block", [FeedForward(6, 8), MultiHeadAttention(6, 2), nn.Linear(6, 6)])
+def test_blocks_are_added(block, x):
+    x = x.view(-1, 5, 6)  # 103 instances
+    torch.testing.assert_close(add_block(block, x), x + block(x), atol=1e-5, rtol=1e-5)
+
+
+def test_hooks_see_what_a_block_adds(x):
+    block, seen = FeedForward(6, 8), []
+    block.register_forward_hook(lambda *given: seen.append(given[-1]))
+    out = add_block(block, x)
+    torch.testing.assert_close(seen, [out - x], atol=1e-5, rtol=1e-5)
