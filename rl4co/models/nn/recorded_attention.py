@@ -34,7 +34,7 @@ class PointerRecord(NamedTuple):
 
     heads: Tensor
     logits: Tensor
-    log_normaliser: Tensor | None
+    log_normaliser: Tensor | None = None
 
     def as_state(self) -> dict[str, Tensor]:
         """Keys under which a trace keeps the record."""

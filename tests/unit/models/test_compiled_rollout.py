@@ -19,6 +19,7 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "tsp": ("tsp", {}),
     "cvrp": ("cvrp", {}),
     "cvrp, plain float32": ("cvrp", {"capacity_tolerance": 0.0}),
+    "mtvrp": ("mtvrp", {}),
     "op": ("op", {}),
     "pctsp": ("pctsp", {}),
     "spctsp": ("spctsp", {}),
@@ -126,6 +127,7 @@ def test_gradients_agree(
 
     fast, slow = run(), in_general(run)
     assert compiled == [9]
+    assert all(bool(gradient.isfinite().all()) for gradient in fast)
     # Biases that a normalisation takes away have gradients of rounding errors alone.
     torch.testing.assert_close(fast, slow, atol=1e-4, rtol=1e-3)
 
@@ -251,6 +253,22 @@ def test_an_instance_with_no_way_on_is_reported(compiled: Any) -> None:
     with torch.no_grad(), pytest.raises(FloatingPointError):
         make_policy("tsp")(td, env, decode_type="greedy", calc_reward=False)
     assert compiled == [3]
+
+
+def test_starts_that_are_no_nodes_are_refused() -> None:
+    """Loops do not look at indices, so this is left to those who do."""
+    env = make_env("cvrp")
+
+    def far_away(td: Any, env: Any, num_starts: int) -> torch.Tensor:
+        return torch.full((len(td) * num_starts,), 10**9)
+
+    with torch.no_grad(), pytest.raises((IndexError, RuntimeError)):
+        make_policy("cvrp")(
+            env.reset(batch_size=2),
+            env,
+            decode_type="multistart_greedy",
+            select_start_nodes_fn=far_away,
+        )
 
 
 def test_diverged_weights_are_reported() -> None:

@@ -52,7 +52,7 @@ class Options(NamedTuple):
         num_nodes: Nodes N.
         num_heads: Heads H.
         dim: Floats of a head d, a multiple of the vectors' width.
-        num_features: Features of the context, at most one.
+        num_features: Features F of the context.
         num_forced: First actions K that are not chosen.
         most: Steps T, at most.
         draws: Whether actions are drawn; otherwise the most likely one is taken.
@@ -125,6 +125,7 @@ class Room(NamedTuple):
     """Arrays to work with, or their entries. Lists of nodes fill whole vectors, of length P.
 
     Attributes:
+        features: Of the context, `[F]`.
         query: `[D]`.
         scores: `[H, P]`.
         heads: `[D]`.
@@ -136,6 +137,7 @@ class Room(NamedTuple):
         far: Offsets of their rows in the logit keys `[P]`.
     """
 
+    features: Any
     query: Any
     scores: Any
     heads: Any
@@ -152,6 +154,7 @@ def make_room(options: Options) -> Room:
     places = -(-options.num_nodes // WIDTH) * WIDTH
     width, heads = options.num_heads * options.dim, options.num_heads
     return Room(
+        features=np.zeros(options.num_features, np.float32),
         query=np.empty(width, np.float32),
         scores=np.empty(heads * places, np.float32),
         heads=np.empty(width, np.float32),
@@ -197,6 +200,7 @@ def _set_up(options: Any, shared: Any, found: Any, room: Any) -> Any:
             entries(found.totals),
         ),
         Room(
+            entries(room.features),
             entries(room.query),
             entries(room.scores),
             entries(room.heads),
@@ -260,7 +264,8 @@ def solve_cvrp(
                 allowed[n] = free
                 fits |= free
             allowed[0] = last != 0 or not fits
-            _ask(b, last, _ONE - used / capacity[b, 0], desk)
+            room.features[0] = _ONE - used / capacity[b, 0]
+            _ask(b, last, desk)
             last = _decide(row, t, desk)
             used = used + demand[b, last] if last else _ZERO
             left -= not visited[last]
@@ -284,7 +289,8 @@ def solve_pctsp(
         found.steps[row] = -1
         for t in range(options.most):
             allowed[0] = total >= enough[b, 0] or t >= options.num_nodes - 1
-            _ask(b, last, max(required[b, 0] - total, _ZERO), desk)
+            room.features[0] = max(required[b, 0] - total, _ZERO)
+            _ask(b, last, desk)
             last = _decide(row, t, desk)
             total += prize[b, last]
             allowed[last] = 0
@@ -314,7 +320,8 @@ def solve_op(
         for t in range(options.most):
             for n in range(num_nodes):
                 allowed[n] = n == 0 or not (visited[n] or way[n] > limit[b, n])
-            _ask(b, last, budget[b, 0] - length, desk)
+            room.features[0] = budget[b, 0] - length
+            _ask(b, last, desk)
             last = _decide(row, t, desk)
             if last == 0:
                 found.steps[row] = t + 1
@@ -349,7 +356,7 @@ def solve_pdp(
         last = 0
         found.steps[row] = options.most
         for t in range(options.most):
-            _ask(b, last, _ZERO, desk)
+            _ask(b, last, desk)
             last = _decide(row, t, desk)
             if last < 0:
                 found.steps[row] = -1
@@ -362,20 +369,80 @@ def solve_pdp(
             allowed[last] = 0
 
 
+@exact_kernel
+def solve_mtvrp(
+    given: Any, options: Any, shared: Any, found: Any, room: Any, start: int, stop: int
+) -> None:
+    """Routes of rows `start`..`stop`, by rules that are to the last bit those of the environment.
+
+    Given: distances, travel times `[B, N, N]`; linehauls, backhauls, opening, latest arrival,
+    service time, way back `[B, N]`; and `[B, 6]` capacity, distance limit, both with tolerance,
+    whether routes are open, and whether linehauls may follow backhauls.
+    """
+    desk, allowed, num_nodes = (
+        _set_up(options, shared, found, room),
+        room.allowed,
+        options.num_nodes,
+    )
+    distance, ride, linehaul, backhaul, opening, latest, service, back, limits = given
+    visited = np.empty(num_nodes, np.bool_)
+    for row in range(start, stop):
+        b = row // options.num_solutions
+        capacity, longest, most_load, most_length, is_open, is_mixed = limits[b]
+        visited[:] = False
+        load_out, load_back, time, length = _ZERO, _ZERO, _ZERO, _ZERO
+        last, left = 0, num_nodes
+        found.steps[row] = -1
+        for t in range(options.most):
+            spare_out = most_load - load_out if load_back == 0 or is_mixed else _ZERO
+            spare_back, spare_length = most_load - load_back, most_length - length
+            fits = False
+            for n in range(1, num_nodes):
+                free = (
+                    not visited[n]
+                    and spare_out - linehaul[b, n] >= 0
+                    and spare_back - backhaul[b, n] >= 0
+                    and latest[b, n] - (time + ride[b, last, n]) >= 0
+                    and spare_length - (distance[b, last, n] + back[b, n]) >= 0
+                )
+                allowed[n] = free
+                fits |= free
+            allowed[0] = last != 0 or not fits
+            room.features[0] = _ONE - load_out / capacity
+            room.features[1] = _ONE - load_back / capacity
+            room.features[2], room.features[3], room.features[4] = time, length, is_open
+            room.features[5] = longest - length if longest < np.inf else _ZERO
+            _ask(b, last, desk)
+            node = _decide(row, t, desk)
+            if node:
+                time = max(time + ride[b, last, node], opening[b, node]) + service[b, node]
+                length += distance[b, last, node]
+                load_back += backhaul[b, node]
+                load_out = max(load_out + linehaul[b, node], load_back)
+            else:
+                load_out, load_back, time, length = _ZERO, _ZERO, _ZERO, _ZERO
+            left -= not visited[node]
+            visited[node], last = True, node
+            if not left:
+                found.steps[row] = t + 1
+                break
+
+
 # ---------------------------------------------------------------- one decision
 
 
 @kernel
-def _ask(b: int, node: int, feature: float, desk: Any) -> None:
-    """Sets the query of a context with one node and at most one feature."""
-    options, shared, query = desk.options, desk.shared, desk.room.query
+def _ask(b: int, node: int, desk: Any) -> None:
+    """Sets the query of a context with one node and some features."""
+    options, shared, room = desk.options, desk.shared, desk.room
     width = options.num_heads * options.dim
     row, graph = (b * options.num_nodes + node) * width, b * width
     for i in range(0, width, WIDTH):
         total = add(load(shared.graph, graph + i), load(shared.table, row + i))
-        if options.num_features:
-            total = add(total, multiply(everywhere(feature), load(shared.by_feature, i)))
-        store(query, i, total)
+        for f in range(options.num_features):
+            weight = load(shared.by_feature, f * width + i)
+            total = add(total, multiply(everywhere(room.features[f]), weight))
+        store(room.query, i, total)
 
 
 @kernel
@@ -516,13 +583,34 @@ def _point(b: int, count: int, desk: Any) -> bool:
 
 @kernel
 def _keep(at: int, count: int, desk: Any) -> None:
-    """Keeps what the replay needs, as chosen action number `at`."""
+    """Keeps what the replay needs, as chosen action number `at`; logits not asked for are zero."""
     options, found, room = desk.options, desk.found, desk.room
-    width = options.num_heads * options.dim
+    width, first = options.num_heads * options.dim, at * options.num_nodes
     for i in range(0, width, WIDTH):
         store(found.heads, at * width + i, load(room.heads, i))
+    for n in range(options.num_nodes):
+        found.logits[first + n] = _ZERO
     for j in range(count):
-        found.logits[at * options.num_nodes + room.nodes[j]] = room.scores[j]
+        found.logits[first + room.nodes[j]] = room.scores[j]
     if options.keeps_totals:
         for h in range(options.num_heads):
             found.totals[at * options.num_heads + h] = room.totals[h]
+
+
+@kernel
+def close_gaps(values: np.ndarray, steps: np.ndarray, most: int) -> None:
+    """Moves the first `most` steps of all rows together, in place.
+
+    Args:
+        values: `[R, T, W]`; afterwards it begins with `[R, most, W]`.
+        steps: Steps that each row has `[R]`; what is behind them becomes zero.
+        most: Steps to be left of a row.
+    """
+    rows, places, width = values.shape
+    flat = values.reshape(-1)
+    for row in range(rows):
+        source, target, taken = row * places * width, row * most * width, steps[row] * width
+        for i in range(taken):  # forward, so that nothing is overwritten before it is read
+            flat[target + i] = flat[source + i]
+        for i in range(taken, most * width):
+            flat[target + i] = _ZERO

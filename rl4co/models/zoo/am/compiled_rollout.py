@@ -15,8 +15,9 @@ with no way on.
 from __future__ import annotations
 
 import functools
+import math
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -25,6 +26,7 @@ import torch
 from torch import Tensor, nn
 
 from rl4co.core.kernels import LazyKernel, run_in_chunks
+from rl4co.decoding.rollout import expand_solutions
 from rl4co.decoding.strategies import DecodingStrategy, Greedy, Sampling
 from rl4co.envs.base import RL4COEnvBase, State
 from rl4co.models.embeddings import ContextEmbedding
@@ -41,7 +43,7 @@ class Problem(NamedTuple):
 
     Attributes:
         context: Context embedding that the loop has built in.
-        read: (environment, state) → tensors `[B, 1, ...]` that the loop's rules need.
+        read: (environment, fresh state `[B, ...]`) → tensors that the loop's rules need.
         loop: The kernel.
     """
 
@@ -54,12 +56,16 @@ class Problem(NamedTuple):
 def problems() -> dict[type[RL4COEnvBase], Problem]:
     """Environments with a loop; exactly these, because rules of a subclass may differ."""
     from rl4co.envs.routing.cvrp.env import CVRPEnv
+    from rl4co.envs.routing.mtvrp.constraints import TOLERANCE
+    from rl4co.envs.routing.mtvrp.env import MTVRPEnv
+    from rl4co.envs.routing.mtvrp.legs import legs_from
     from rl4co.envs.routing.op.env import OPEnv
     from rl4co.envs.routing.pctsp.env import PCTSPEnv
     from rl4co.envs.routing.pdp.env import PDPEnv
     from rl4co.envs.routing.spctsp.env import SPCTSPEnv
     from rl4co.envs.routing.tsp.env import TSPEnv
     from rl4co.models.embeddings.cvrp import CVRPContext
+    from rl4co.models.embeddings.mtvrp import MTVRPContext
     from rl4co.models.embeddings.op import LENGTH_MARGIN, OPContext
     from rl4co.models.embeddings.pctsp import PCTSPContext
     from rl4co.models.embeddings.pdp import PDPContext
@@ -72,7 +78,7 @@ def problems() -> dict[type[RL4COEnvBase], Problem]:
 
     def read_op(env: OPEnv, state: State) -> tuple[Tensor, ...]:
         limit, budget = state["length_limit"], state["max_length"] - LENGTH_MARGIN
-        none = limit.new_empty(*limit.shape[:2], 0, 0)
+        none = limit.new_empty(len(limit), 0, 0)
         places = (state.get(key, none) for key in ("locs", "cost_matrix"))
         return *places, limit, state["arrival_length"], budget
 
@@ -80,10 +86,32 @@ def problems() -> dict[type[RL4COEnvBase], Problem]:
         required = state["prize_required"]
         return state["real_prize"], required, required * (1.0 - env.prize_tolerance)
 
+    def read_mtvrp(env: MTVRPEnv, state: State) -> tuple[Tensor, ...]:
+        batch, num_nodes = state["service_time"].shape
+        places = {key: value for key, value in state.items() if key in ("locs", "cost_matrix")}
+        # A state for each node: the environment's own legs, to the last bit.
+        everywhere = expand_solutions(places, num_nodes)
+        distance = legs_from(everywhere, torch.arange(num_nodes).expand(batch, -1))  # [B, N, N]
+        ride = state.get("duration_matrix", distance / state["speed"].unsqueeze(-1))
+        limits = torch.cat([state["vehicle_capacity"], state["distance_limit"]], -1)  # [B, 2]
+        kinds = state["open_route"], state["backhaul_class"] != 1
+        return (
+            distance,
+            ride,
+            state["demand_linehaul"],
+            state["demand_backhaul"],
+            state["time_windows"][..., 0],
+            state["latest_arrival"],
+            state["service_time"],
+            state["return_distance"],
+            torch.cat([limits, limits * (1.0 + TOLERANCE), *kinds], -1),
+        )
+
     pctsp = Problem(PCTSPContext, read_pctsp, loops.solve_pctsp)
     return {
         TSPEnv: Problem(TSPContext, lambda _, s: (s["action_mask"],), loops.solve_tsp),
         CVRPEnv: Problem(CVRPContext, read_cvrp, loops.solve_cvrp),
+        MTVRPEnv: Problem(MTVRPContext, read_mtvrp, loops.solve_mtvrp),
         OPEnv: Problem(OPContext, read_op, loops.solve_op),
         PCTSPEnv: pctsp,
         SPCTSPEnv: pctsp,
@@ -155,7 +183,11 @@ def roll_out(
     batch, solutions, num_nodes = state["action_mask"].shape
     rows, (num_heads, _, dim) = batch * solutions, cache.glimpse_key.shape[1:]
     most, graph, width = env.step_bounds(state)[1], cache.graph_context, num_heads * dim
-    first = torch.empty(rows, 0, dtype=torch.int64) if starts is None else starts.flatten(0, 1)
+    first = torch.empty(rows, 0, dtype=torch.int64)
+    if starts is not None:
+        first = starts.flatten(0, 1).long()
+        if not bool(((first >= 0) & (first < num_nodes)).all()):  # loops do not check indices
+            return None
     forced = first.shape[1]
     kept = most - forced if record else 0
     keeps_totals = needs_normaliser(solutions)
@@ -174,9 +206,9 @@ def roll_out(
         actions=torch.zeros(rows, most, dtype=torch.int64),
         log_probs=torch.zeros(rows, most),
         steps=torch.zeros(rows, dtype=torch.int64),
-        heads=torch.zeros(rows, kept, width),
-        logits=torch.zeros(rows, kept, num_nodes),
-        totals=torch.zeros(rows, kept, num_heads if keeps_totals else 0),
+        heads=torch.empty(rows, kept, width),
+        logits=torch.empty(rows, kept, num_nodes),
+        totals=torch.empty(rows, kept, num_heads if keeps_totals else 0),
     )
     options = Options(
         num_rows=rows,
@@ -195,7 +227,8 @@ def roll_out(
     )
     problem = problems()[type(env)]
     # A fresh state is the same for all solutions of an instance.
-    given = tuple(_array(value[:, 0]) for value in problem.read(env, state))
+    instances = {key: value[:, 0] for key, value in state.items()}
+    given = tuple(_array(value) for value in problem.read(env, instances))
     arrays = Shared(*map(_array, shared)), Found(*map(_array, found))
     run_in_chunks(
         lambda part: problem.loop(
@@ -208,16 +241,35 @@ def roll_out(
     if fewest < 0:
         return None
 
-    def trim(values: Tensor, steps: int) -> Tensor:
-        return values[:, :steps].unflatten(0, (batch, solutions))  # [B, S, T, ...]
-
-    actions, log_probs = trim(found.actions, most), trim(found.log_probs, most)
+    actions, log_probs = (
+        values[:, :most].unflatten(0, (batch, solutions))  # [B, S, T]
+        for values in (found.actions, found.log_probs)
+    )
     if not record:
         return actions, log_probs, {}
-    notes = [trim(values, most - forced) for values in (found.heads, found.logits, found.totals)]
-    heads, logits, totals = notes
-    noted = PointerRecord(heads, logits, totals if keeps_totals else None)
-    return actions, log_probs, noted.as_state()
+    notes = [found.heads, found.logits, found.totals][: 3 if keeps_totals else 2]
+    packed = _pack(notes, found.steps - forced, (batch, solutions, most - forced))
+    return actions, log_probs, PointerRecord(*packed).as_state()
+
+
+def _pack(notes: Sequence[Tensor], steps: Tensor, shape: tuple[int, int, int]) -> list[Tensor]:
+    """Notes of the steps that were taken: `[B * S, T, W]`, `[B * S]` → `[B, S, T', W]`.
+
+    In place: with many solutions they are the largest tensors of a training step.
+    """
+    from rl4co.models.zoo.am.compiled_loops import close_gaps
+
+    arrays, taken = [_array(note) for note in notes], _array(steps)
+
+    def run(part: range) -> None:
+        for i in part:
+            close_gaps(arrays[i], taken, shape[2])
+
+    run_in_chunks(run, len(notes), torch.get_num_threads())
+    return [
+        note.view(-1)[: math.prod(shape) * note.shape[-1]].view(*shape, note.shape[-1])
+        for note in notes
+    ]
 
 
 def _array(tensor: Tensor) -> np.ndarray:
