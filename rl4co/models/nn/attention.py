@@ -81,6 +81,8 @@ def attention(q: Tensor, k: Tensor, v: Tensor, attn_mask: Tensor | None = None) 
         if torch.is_grad_enabled() and any(x.requires_grad for x in (q, k, v)):
             if _TINY < scores <= _FEW:
                 return scaled_dot_product_attention_simple(q, k, v, attn_mask)
+        elif scores > _TINY and can_glimpse(q, k, attn_mask):
+            return compiled_glimpse(q, k, v, attn_mask)[0]
         elif scores > _TINY and can_block(q, k, attn_mask):
             return blockwise_attention(q, k, v, attn_mask)[0]
     return F.scaled_dot_product_attention(q, k, v, attn_mask=attn_mask)
@@ -216,7 +218,7 @@ class PointerAttention(nn.Module):
         """
         if self._can_point(query, glimpse_key, folded_key, mask):
             q, inner = self.split_heads(query), self._inner_mask(mask)
-            *_, logits = compiled_glimpse(q, glimpse_key, glimpse_value, inner, folded_key)
+            _, logits = compiled_glimpse(q, glimpse_key, glimpse_value, inner, folded_key)
         else:
             heads = self.glimpse(query, glimpse_key, glimpse_value, mask)  # [B, Q, D]
             logits = torch.bmm(heads, folded_key.mT)  # [B, Q, N]
@@ -315,9 +317,8 @@ class PointerAttention(nn.Module):
         inner = self._inner_mask(mask)
         if self._can_point(query, glimpse_key, folded_key, mask):
             found = compiled_glimpse(q, glimpse_key, glimpse_value, inner, folded_key)
-            heads, log_normaliser, logits = found
-            joined = heads.transpose(1, 2).flatten(2)  # [B, Q, D]
-            return PointerRecord(joined, logits, log_normaliser.transpose(1, 2))
+            heads, logits = found
+            return PointerRecord(heads.transpose(1, 2).flatten(2), logits)
         heads, norm = attention_to_record(q, glimpse_key, glimpse_value, inner)
         heads = heads.transpose(1, 2).reshape(query.shape)  # [B, Q, D]
         logits = torch.bmm(heads, folded_key.mT)  # [B, Q, N]

@@ -6,8 +6,6 @@ Products are made of tiles that stay in registers, and of vectors that are spell
 
 from __future__ import annotations
 
-import math
-
 from typing import Any
 
 import numpy as np
@@ -15,6 +13,7 @@ import numpy as np
 from rl4co.models.nn.compiled import WIDTH, kernel
 from rl4co.models.nn.vectors import (
     add,
+    divide,
     everywhere,
     exp2,
     larger,
@@ -219,7 +218,7 @@ QUERIES = 128
 
 @kernel
 def glimpse(
-    q: Any, k: Any, v: Any, allowed: Any, logit_key: Any, out: Any, normal: Any, logits: Any,
+    q: Any, k: Any, v: Any, allowed: Any, logit_key: Any, out: Any, logits: Any,
     sizes: Any, scale: float, start: int, stop: int,
 ) -> None:  # fmt: skip
     """Attention of queries to the keys of their instance, for blocks `start`..`stop` of queries.
@@ -231,7 +230,6 @@ def glimpse(
         allowed: Keys that each query may attend to `[B, Q, N]`.
         logit_key: Keys that the heads are compared with `[B, N, H * d]`, or nothing `[B, 0, 0]`.
         out: Heads `[B, Q, H, d]`, to be written.
-        normal: Logarithms of the sums of weights `[B, H, Q]`, to be written.
         logits: Products of heads and logit keys `[B, Q, N]`, to be written if there are any.
         sizes: Q, N, H, d.
         scale: Factor of scores whose powers of two are the weights.
@@ -250,8 +248,7 @@ def glimpse(
     joined, scores = np.zeros(most * width, np.float32), np.empty(most * rows, np.float32)
     targets, sources = np.zeros(rows * width, np.float32), np.empty(width * rows, np.float32)
     bias = np.zeros(nodes * most, np.float32)
-    highest, total = np.empty(most, np.float32), np.empty(most, np.float32)
-    factor = everywhere(np.float32(scale))
+    total, factor = np.empty(most, np.float32), everywhere(np.float32(scale))
     for block in range(start, stop):
         b, first = block // blocks, block % blocks * QUERIES
         count = min(QUERIES, queries - first)
@@ -275,12 +272,10 @@ def glimpse(
                     weight = exp2(subtract(load(weights, j), top))
                     store(weights, j, weight)
                     amount = add(amount, weight)
-                store(highest, i, top)
                 store(total, i, amount)
             _product(weights, 0, 1, most, values, 0, dim, found, 0, dim, most, nodes, dim)
             for i in range(count):
                 share = everywhere(one / total[i])
-                normal[b, h, first + i] = (highest[i] + np.log2(total[i])) * _LOG_2
                 at = (i * heads + h) * dim
                 for c in range(0, dim, WIDTH):
                     head = multiply(load(found, i * dim + c), share)
@@ -295,4 +290,105 @@ def glimpse(
                     logits[b, first + i, j] = scores[i * rows + j]
 
 
-_LOG_2 = np.float32(math.log(2.0))
+@kernel
+def glimpse_backward(
+    q: Any, k: Any, v: Any, allowed: Any, out: Any, grad: Any,
+    grad_q: Any, grad_k: Any, grad_v: Any, sizes: Any, scale: float, slope: float,
+    start: int, stop: int,
+) -> None:  # fmt: skip
+    """Gradients of instances `start`..`stop`, from what :func:`glimpse` wrote.
+
+    Args:
+        q: See :func:`glimpse`, like all that is not listed.
+        k: See there.
+        v: See there.
+        allowed: See there.
+        out: See there.
+        grad: Gradient of the heads `[B, Q, H, d]`.
+        grad_q: Gradient of the queries `[B, Q, H, d]`, to be written.
+        grad_k: Gradient of the keys `[B, H, N, d]`, to be written.
+        grad_v: Gradient of the values `[B, H, N, d]`, to be written.
+        sizes: See there.
+        scale: See there.
+        slope: Factor of products that are scores.
+        start: See there.
+        stop: See there.
+    """
+    queries, nodes, heads, dim = sizes
+    most = (min(queries, QUERIES) + WIDTH - 1) // WIDTH * WIDTH
+    rows = (nodes + WIDTH - 1) // WIDTH * WIDTH
+    width, size = heads * dim, rows * dim
+    zero, nothing = np.float32(0), np.float32(-np.inf)
+    packed, upper = np.zeros(width * most, np.float32), np.zeros(width * most, np.float32)
+    keys, values = np.zeros(heads * size, np.float32), np.zeros(heads * size, np.float32)
+    sums_k, sums_v = np.empty(heads * size, np.float32), np.empty(heads * size, np.float32)
+    turned, found = np.empty(most * dim, np.float32), np.empty(max(most, rows) * dim, np.float32)
+    weights, inner = np.empty(rows * most, np.float32), np.empty(rows * most, np.float32)
+    bias, mean = np.zeros(nodes * most, np.float32), np.zeros(heads * most, np.float32)
+    factor, step = everywhere(np.float32(scale)), everywhere(np.float32(slope))
+    one = everywhere(np.float32(1))
+    for b in range(start, stop):
+        for h in range(heads):
+            for i in range(0, nodes * dim, WIDTH):
+                at = (b * heads + h) * nodes * dim + i
+                store(keys, h * size + i, load(k, at))
+                store(values, h * size + i, load(v, at))
+        sums_k[:], sums_v[:] = zero, zero
+        for first in range(0, queries, QUERIES):
+            count, base = min(QUERIES, queries - first), (b * queries + first) * width
+            _pack(q, base, count, heads, dim, most, packed)
+            _pack(grad, base, count, heads, dim, most, upper)
+            for i in range(count):
+                for h in range(heads):
+                    dot = zero
+                    for c in range(dim):
+                        dot += grad[b, first + i, h, c] * out[b, first + i, h, c]
+                    mean[h * most + i] = dot
+                for j in range(nodes):
+                    bias[j * most + i] = zero if allowed[b, first + i, j] else nothing
+            for h in range(heads):
+                query, key = h * most * dim, h * size
+                _turn(packed, query, most, dim, turned)
+                _product(keys, key, dim, 1, turned, 0, most, weights, 0, most, rows, dim, most)
+                _turn(upper, query, most, dim, turned)
+                _product(values, key, dim, 1, turned, 0, most, inner, 0, most, rows, dim, most)
+                for i in range(0, count, WIDTH):
+                    top, amount, middle = (
+                        everywhere(nothing),
+                        everywhere(zero),
+                        load(mean, h * most + i),
+                    )
+                    for j in range(i, nodes * most, most):
+                        score = add(multiply(load(weights, j), factor), load(bias, j))
+                        store(weights, j, score)
+                        top = larger(score, top)
+                    for j in range(i, nodes * most, most):
+                        weight = exp2(subtract(load(weights, j), top))
+                        store(weights, j, weight)
+                        amount = add(amount, weight)
+                    share = divide(one, amount)
+                    for j in range(i, nodes * most, most):
+                        weight = multiply(load(weights, j), share)
+                        store(weights, j, weight)
+                        change = subtract(load(inner, j), middle)
+                        store(inner, j, multiply(multiply(step, weight), change))
+                _product(inner, 0, 1, most, keys, key, dim, found, 0, dim, most, nodes, dim)
+                for i in range(count):
+                    for c in range(0, dim, WIDTH):
+                        store(grad_q, base + i * width + h * dim + c, load(found, i * dim + c))
+                _product(inner, 0, most, 1, packed, query, dim, found, 0, dim, rows, count, dim)
+                _sum_up(found, nodes * dim, sums_k, key)
+                _product(weights, 0, most, 1, upper, query, dim, found, 0, dim, rows, count, dim)
+                _sum_up(found, nodes * dim, sums_v, key)
+        for h in range(heads):
+            for i in range(0, nodes * dim, WIDTH):
+                at = (b * heads + h) * nodes * dim + i
+                store(grad_k, at, load(sums_k, h * size + i))
+                store(grad_v, at, load(sums_v, h * size + i))
+
+
+@kernel
+def _sum_up(x: Any, size: int, sums: Any, at: int) -> None:
+    """Adds a matrix to sums."""
+    for i in range(0, size, WIDTH):
+        store(sums, at + i, add(load(sums, at + i), load(x, i)))

@@ -15,8 +15,6 @@ import torch
 
 from torch import Tensor
 
-from rl4co.models.nn.compiled_attention import can_glimpse, compiled_glimpse
-
 #: Scores of a block: 4 MiB in float32.
 BLOCK = 2**20
 #: Sums of exponentials between which nothing that matters was lost to overflow or underflow.
@@ -45,8 +43,6 @@ def blockwise_attention(
     Returns:
         Heads `[B, H, Q, d]`, and logarithms of the softmax's denominators `[B, H, Q]`.
     """
-    if can_glimpse(q, k, mask):
-        return compiled_glimpse(q, k, v, mask)[:2]
     batch, num_heads, queries, dim = q.shape
     heads = q.new_empty(batch, queries, num_heads, dim).transpose(1, 2)  # to be joined by a view
     normaliser = q.new_empty(batch, num_heads, queries)

@@ -20,6 +20,11 @@ from rl4co.models.nn.blockwise_attention import (
     blockwise_gradients,
     can_block,
 )
+from rl4co.models.nn.compiled_attention import (
+    can_glimpse,
+    compiled_glimpse,
+    glimpse_gradients,
+)
 
 
 class PointerRecord(NamedTuple):
@@ -50,14 +55,10 @@ class PointerRecord(NamedTuple):
 
 _KEYS = tuple(f"pointer_{name}" for name in PointerRecord._fields)
 
-#: Queries of an instance and step up to which gradients are computed block by block. Torch's fused
-#: kernel is faster for the thousands of queries that a replay has with many solutions.
+#: Queries of an instance and step up to which gradients are computed block by block, where they are
+#: not compiled. Torch's fused kernel is faster for the thousands of queries that a replay has with
+#: many solutions.
 _FEW_SOLUTIONS = 4
-
-
-def needs_normaliser(solutions: int) -> bool:
-    """Whether the gradient needs log-normalisers, for so many queries of an instance and step."""
-    return solutions > _FEW_SOLUTIONS
 
 
 def attention_to_record(
@@ -74,7 +75,9 @@ def attention_to_record(
     Returns:
         Heads `[B, H, Q, d]`, and log-normalisers `[B, Q, H]` or None.
     """
-    few = not needs_normaliser(q.shape[2])
+    if can_glimpse(q, k, attn_mask):
+        return compiled_glimpse(q, k, v, attn_mask)[0], None
+    few = q.shape[2] <= _FEW_SOLUTIONS
     if few or can_block(q, k, attn_mask):
         heads, log_normaliser = blockwise_attention(q, k, v, attn_mask)
         return heads, None if few else log_normaliser.transpose(1, 2)
@@ -105,6 +108,8 @@ class _RecordedAttention(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         q, k, v, heads, mask, norm = ctx.saved_tensors
+        if can_glimpse(q, k, mask):
+            return (*glimpse_gradients(grad, q, k, v, mask, heads), None, None, None)
         if norm is None:
             return (*blockwise_gradients(grad, q, k, v, mask, heads), None, None, None)
         additive = None if mask is None else torch.where(mask, 0.0, -torch.inf)

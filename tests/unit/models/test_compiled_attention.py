@@ -16,6 +16,7 @@ from rl4co.models.nn.compiled_attention import (
     can_glimpse,
     compiled_attention,
     compiled_glimpse,
+    glimpse_gradients,
 )
 
 
@@ -140,12 +141,12 @@ def test_layers_take_this_road(rng, monkeypatch):
 # ---------------------------------------------------------------- glimpses
 
 
-def glimpse_formula(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
-    """Heads and log-normalisers, written down in double precision."""
+def glimpse_formula(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
+    """Heads, written down in double precision."""
     scores = q.double() @ k.double().mT / math.sqrt(q.shape[-1])
     if mask is not None:
         scores = scores.masked_fill(~mask, -math.inf)
-    return scores.softmax(-1) @ v.double(), scores.logsumexp(-1)
+    return scores.softmax(-1) @ v.double()
 
 
 def make_glimpse(batch: int, heads: int, queries: int, nodes: int, dim: int, rng: torch.Generator):
@@ -165,18 +166,42 @@ def test_glimpses_are_those_of_the_formula(queries, nodes, heads, dim, rng):
     logit_key = torch.randn(2, nodes, heads * dim, generator=rng)
     for allowed in (mask, None, mask[:1], mask[:, :, :1]):
         assert can_glimpse(q, k, allowed)
-        *found, logits = compiled_glimpse(q, k, v, allowed, logit_key)
+        found, logits = compiled_glimpse(q, k, v, allowed, logit_key)
         exact = glimpse_formula(q, k, v, allowed)
-        points = exact[0].transpose(1, 2).flatten(2) @ logit_key.double().mT
+        points = exact.transpose(1, 2).flatten(2) @ logit_key.double().mT
         torch.testing.assert_close(logits.double(), points, atol=1e-5, rtol=1e-5)
-        torch.testing.assert_close(tuple(x.double() for x in found), exact, atol=3e-6, rtol=1e-5)
+        torch.testing.assert_close(found.double(), exact, atol=3e-6, rtol=1e-5)
+
+
+@pytest.mark.parametrize(("heads", "dim"), [(2, 8), (8, 16), (1, 24)])
+@pytest.mark.parametrize("nodes", [1, 7, 8, 21, 33])
+@pytest.mark.parametrize("queries", [5, 8, 20, 127, 128, 129, 300])
+def test_gradients_of_glimpses_are_those_of_the_formula(queries, nodes, heads, dim, rng):
+    q, k, v, mask = make_glimpse(2, heads, queries, nodes, dim, rng)
+    grad = torch.randn(2, queries, heads, dim, generator=rng).transpose(1, 2)
+    exact = [x.double().requires_grad_() for x in (q, k, v)]
+    for allowed in (mask, None, mask[:1]):
+        result, _ = compiled_glimpse(q, k, v, allowed)
+        found = glimpse_gradients(grad, q, k, v, allowed, result)
+        out = glimpse_formula(*exact, allowed)
+        expected = torch.autograd.grad(out, exact, grad.double())
+        for one, other in zip(found, expected, strict=True):
+            torch.testing.assert_close(one.double(), other, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("size", [1e2, 1e4])
+def test_gradients_of_glimpses_stand_large_scores(size, rng):
+    q, k, v, mask = make_glimpse(2, 2, 9, 11, 8, rng)
+    heads, _ = compiled_glimpse(q * size, k, v, mask)
+    found = glimpse_gradients(torch.ones_like(heads), q * size, k, v, mask, heads)
+    assert all(bool(gradient.isfinite().all()) for gradient in found)
 
 
 def test_forbidden_nodes_have_no_weight_at_all(rng):
     q, k, v, mask = make_glimpse(2, 2, 9, 11, 8, rng)
     mask[..., 3] = False
     v[:, :, 3] = 1e30
-    heads, *_ = compiled_glimpse(q, k, v, mask)
+    heads, _ = compiled_glimpse(q, k, v, mask)
     torch.testing.assert_close(heads, compiled_glimpse(q, k, v.clamp_max(1e3), mask)[0])
 
 
@@ -186,7 +211,8 @@ def test_threads_change_no_glimpse(rng, monkeypatch):
     found = []
     for threads in (1, 2, 3):
         monkeypatch.setattr(torch, "get_num_threads", lambda threads=threads: threads)
-        found.append(compiled_glimpse(q, k, v, mask))
+        heads, logits = compiled_glimpse(q, k, v, mask)
+        found.append((heads, logits, *glimpse_gradients(heads + 1, q, k, v, mask, heads)))
     torch.testing.assert_close(found[1], found[0], atol=0, rtol=0)
     torch.testing.assert_close(found[2], found[0], atol=0, rtol=0)
 

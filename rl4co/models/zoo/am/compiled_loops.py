@@ -37,8 +37,8 @@ from rl4co.models.nn.vectors import (
 
 _ONE, _TWO, _ZERO = np.float32(1), np.float32(2), np.float32(0)
 _NOTHING = np.float32(-np.inf)
-#: Powers of two are the fastest, so logarithms are to the base of two.
-_LOG_2, _LOG2_E = np.float32(math.log(2.0)), np.float32(math.log2(math.e))
+#: Powers of two are the fastest.
+_LOG2_E = np.float32(math.log2(math.e))
 
 # ---------------------------------------------------------------- what the kernels share
 
@@ -57,7 +57,6 @@ class Options(NamedTuple):
         most: Steps T, at most.
         draws: Whether actions are drawn; otherwise the most likely one is taken.
         keeps: Whether heads and logits are kept.
-        keeps_totals: Whether the softmax's denominators are kept.
         mask_inner: Whether the glimpse is masked.
         clipping: Bound of the tanh clipping.
     """
@@ -72,7 +71,6 @@ class Options(NamedTuple):
     most: int
     draws: bool
     keeps: bool
-    keeps_totals: bool
     mask_inner: bool
     clipping: np.float32
 
@@ -110,7 +108,6 @@ class Found(NamedTuple):
         steps: Their number `[B * S]`; -1: there was no way on.
         heads: Of each chosen action, `[B * S, T - K, D]`.
         logits: Of each chosen action, `[B * S, T - K, N]`.
-        totals: Logarithms of the softmax's denominators of each, `[B * S, T - K, H]`.
     """
 
     actions: Any
@@ -118,7 +115,6 @@ class Found(NamedTuple):
     steps: Any
     heads: Any
     logits: Any
-    totals: Any
 
 
 class Room(NamedTuple):
@@ -197,7 +193,6 @@ def _set_up(options: Any, shared: Any, found: Any, room: Any) -> Any:
             entries(found.steps),
             entries(found.heads),
             entries(found.logits),
-            entries(found.totals),
         ),
         Room(
             entries(room.features),
@@ -541,9 +536,6 @@ def _glimpse(b: int, count: int, desk: Any) -> None:
         for c in range(0, dim, WIDTH):
             head = mix(room.scores, h * places, shared.value, at + c, room.near, places // 4)
             store(room.heads, h * dim + c, multiply(share, head))
-    if options.keeps_totals:
-        for h in range(num_heads):
-            room.totals[h] = (room.highest[h] * scale + np.log2(room.totals[h])) * _LOG_2
 
 
 @kernel
@@ -592,9 +584,6 @@ def _keep(at: int, count: int, desk: Any) -> None:
         found.logits[first + n] = _ZERO
     for j in range(count):
         found.logits[first + room.nodes[j]] = room.scores[j]
-    if options.keeps_totals:
-        for h in range(options.num_heads):
-            found.totals[at * options.num_heads + h] = room.totals[h]
 
 
 @kernel

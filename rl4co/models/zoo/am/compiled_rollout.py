@@ -32,7 +32,7 @@ from rl4co.envs.base import RL4COEnvBase, State
 from rl4co.models.embeddings import ContextEmbedding
 from rl4co.models.nn.attention import PointerAttention
 from rl4co.models.nn.compiled import WIDTH, can_compile
-from rl4co.models.nn.recorded_attention import PointerRecord, needs_normaliser
+from rl4co.models.nn.recorded_attention import PointerRecord
 
 if TYPE_CHECKING:
     from rl4co.models.zoo.am.decoder import AttentionModelDecoder, DecoderCache
@@ -190,7 +190,6 @@ def roll_out(
             return None
     forced = first.shape[1]
     kept = most - forced if record else 0
-    keeps_totals = needs_normaliser(solutions)
     shared = Shared(
         table=cache.context.table,
         by_feature=cache.context.feature_weight,
@@ -208,7 +207,6 @@ def roll_out(
         steps=torch.zeros(rows, dtype=torch.int64),
         heads=torch.empty(rows, kept, width),
         logits=torch.empty(rows, kept, num_nodes),
-        totals=torch.empty(rows, kept, num_heads if keeps_totals else 0),
     )
     options = Options(
         num_rows=rows,
@@ -221,7 +219,6 @@ def roll_out(
         most=most,
         draws=strategy.draws,
         keeps=record,
-        keeps_totals=record and keeps_totals,
         mask_inner=decoder.pointer.mask_inner,
         clipping=np.float32(strategy.tanh_clipping),
     )
@@ -247,8 +244,8 @@ def roll_out(
     )
     if not record:
         return actions, log_probs, {}
-    notes = [found.heads, found.logits, found.totals][: 3 if keeps_totals else 2]
-    packed = _pack(notes, found.steps - forced, (batch, solutions, most - forced))
+    shape = batch, solutions, most - forced
+    packed = _pack((found.heads, found.logits), found.steps - forced, shape)
     return actions, log_probs, PointerRecord(*packed).as_state()
 
 
