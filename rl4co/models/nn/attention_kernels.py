@@ -1,7 +1,7 @@
 """Loops of :mod:`rl4co.models.nn.compiled_attention`, one instance after the other.
 
 Products are made of tiles that stay in registers, and of vectors that are spelled out; see
-:mod:`rl4co.models.nn.vectors` also for how matrices are named. Importing this module imports numba.
+:mod:`rl4co.core.vectors` also for how matrices are named. Importing this module imports numba.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from rl4co.models.nn.compiled import WIDTH, kernel
-from rl4co.models.nn.vectors import (
+from rl4co.core.compiled import WIDTH, kernel
+from rl4co.core.vectors import (
     add,
     divide,
     everywhere,

@@ -24,8 +24,8 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from rl4co.core.compiled import WIDTH, can_compile, run_kernel
 from rl4co.core.kernels import run_in_chunks
-from rl4co.models.nn.compiled import WIDTH, can_compile, run_kernel
 
 #: Nodes beyond which the scores of a head do not fit the cache, so that products are faster.
 _MOST_NODES = 512
@@ -94,9 +94,10 @@ class _CompiledAttention(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
-        qkv = ctx.saved_tensors[0]
+        known = ctx.saved_tensors
+        qkv = known[0]
         grad_qkv = torch.empty_like(qkv)
-        flat = [x.view(len(qkv), -1) for x in (*ctx.saved_tensors, grad.contiguous(), grad_qkv)]
+        flat = [x.view(len(qkv), -1) for x in (*known, grad.contiguous(), grad_qkv)]
         slope = 1 / math.sqrt(ctx.sizes[2])
         _run(_kernels().attend_backward, flat, ctx.sizes, ctx.scale, slope)
         return grad_qkv, None, None

@@ -19,8 +19,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
+from rl4co.core.compiled import can_compile, kernel
 from rl4co.core.kernels import run_in_chunks
-from rl4co.models.nn.compiled import can_compile, kernel
 
 #: Rows below which calling torch's own layer takes less time.
 _FEW = 512

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from rl4co.models.nn.compiled import can_compile, kernel, run_kernel
+from rl4co.core.compiled import can_compile, kernel, run_kernel
 
 #: Numbers below which a second thread costs more than it brings.
 _FEW = 2**17
@@ -64,11 +64,12 @@ class _InstanceNorm(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        x, _, _, mean, _ = ctx.saved_tensors
+        known = ctx.saved_tensors
+        x, _, _, mean, _ = known
         grad_x = torch.empty_like(x)
         # Every instance has sums of its own, so that threads need not wait for each other.
         grad_weight, grad_bias = torch.empty_like(mean), torch.empty_like(mean)
-        given = [*ctx.saved_tensors, grad.contiguous(), grad_x, grad_weight, grad_bias]
+        given = [*known, grad.contiguous(), grad_x, grad_weight, grad_bias]
         run_kernel(_normalize_backward, given, threads=_threads(x))
         return grad_x, None, grad_weight.sum(0), grad_bias.sum(0), None
 

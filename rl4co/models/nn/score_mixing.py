@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.utils.checkpoint import checkpoint
 
-from rl4co.models.nn.compiled import can_compile, kernel, run_kernel
+from rl4co.core.compiled import can_compile, kernel, run_kernel
 
 #: Hidden units below which a second thread costs more than it brings.
 _FEW = 2**20

@@ -133,3 +133,21 @@ def test_nan_is_not_hidden():
     logits = torch.full((1, 3), math.nan)
     mask = torch.ones(1, 3, dtype=torch.bool)
     assert chosen_log_prob(logits, mask, torch.tensor([1]), 10.0).isnan().all()
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("num_actions", [1, 7, 8, 9, 51])
+def test_compiled_loops_agree_with_blocks(num_actions, threads, rng, monkeypatch):
+    monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
+    monkeypatch.setattr(likelihood, "_FEW", 0)
+    logits = 3 * torch.randn(40, num_actions, generator=rng)
+    actions = torch.randint(num_actions, (40,), generator=rng)
+    mask = torch.rand(40, num_actions, generator=rng) < 0.5
+    mask[torch.arange(40), actions] = True
+    grad = torch.randn(40, generator=rng)
+    found = []
+    for function in (likelihood._CompiledLogProb, likelihood._ChosenLogProb):
+        x = logits.clone().requires_grad_()
+        out = function.apply(x, mask, actions, 10.0)
+        found.append((out.detach(), *torch.autograd.grad(out, x, grad)))
+    torch.testing.assert_close(*found, atol=1e-5, rtol=1e-5)

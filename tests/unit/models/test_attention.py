@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from rl4co.core.errors import ConfigError, UnknownNameError
 from rl4co.models.nn import blockwise_attention as blockwise
@@ -332,6 +333,17 @@ def test_encoder_blocks(masked, normalization, mask, rng):
         narrow = wide.clamp_min(0) @ layer.feedforward.contract.weight.t()
         h = norm(h + narrow + layer.feedforward.contract.bias)
     torch.testing.assert_close(out, h, atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("normalization", ["instance", "batch"])
+def test_encoder_can_be_recomputed_in_the_backward_pass(normalization, rng):
+    """Torch's checkpoints, which save memory, let every operation look at its inputs once."""
+    net = GraphAttentionNetwork(16, 2, num_layers=1, normalization=normalization)
+    x = torch.randn(90, 10, 16, generator=rng, requires_grad=True)
+    upper = torch.randn(90, 10, 16, generator=rng)
+    (expected,) = torch.autograd.grad(net(x), x, upper)
+    (found,) = torch.autograd.grad(checkpoint(net, x, use_reentrant=False), x, upper)
+    torch.testing.assert_close(found, expected)
 
 
 @torch.no_grad()

@@ -1,6 +1,6 @@
 """Loops of :mod:`rl4co.models.zoo.am.compiled_rollout`: rules of a few problems, and one decision.
 
-Importing this module imports numba (:mod:`rl4co.models.nn.vectors`).
+Importing this module imports numba (:mod:`rl4co.core.vectors`).
 
 An instance has S solutions, which are rows of their own: row r belongs to instance r // S. Each is
 constructed to its end before the next one. A problem's kernel keeps its state, says which actions
@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from rl4co.core.compiled import WIDTH, kernel
 from rl4co.core.kernels import LazyKernel as exact_kernel
-from rl4co.models.nn.compiled import WIDTH, kernel
-from rl4co.models.nn.vectors import (
+from rl4co.core.vectors import (
     add,
     divide,
     dots,

@@ -25,7 +25,7 @@ from llvmlite import ir
 from numba import extending, types
 from numba.core import cgutils
 
-from rl4co.models.nn.compiled import WIDTH
+from rl4co.core.compiled import WIDTH
 
 #: Decorator of an operation: a function of its arguments' types, that returns the signature and how
 #: instructions are generated.
@@ -172,11 +172,13 @@ def _selection(order: str) -> Any:
 larger, smaller = _selection(">"), _selection("<")
 
 
-#: $2^x$ between -1/2 and 1/2 to 1e-7, the highest power first.
+#: $2^x$ between -1/2 and 1/2 to 2e-7, the highest power first. It is one at zero, so that what is
+#: certain has probability one.
 _POWERS = (
-    np.polynomial.Chebyshev.interpolate(np.exp2, 5, (-0.5, 0.5))
+    *np.polynomial.Chebyshev.interpolate(np.exp2, 5, (-0.5, 0.5))
     .convert(kind=np.polynomial.Polynomial)
-    .coef[::-1]
+    .coef[:0:-1],
+    1.0,
 )
 
 
