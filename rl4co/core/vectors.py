@@ -7,9 +7,8 @@ by itself, which come in long strides. Here they are spelled out.
 Matrices lie in arrays whose entries are one after the other. They are named by an array and the
 offset of their first entry, with the distance of rows (and, where it is not one, of columns).
 
-Importing this module imports numba. Whoever changes it has to clear numba's cache (`__pycache__` of
-the callers): numba compiles again when the file of a kernel changes, not when that of its parts
-does.
+Importing this module imports numba. Whoever changes it has to clear numba's cache (CONTRIBUTING.md
+says how): numba compiles again when the file of a kernel changes, not when that of its parts does.
 """
 
 from __future__ import annotations

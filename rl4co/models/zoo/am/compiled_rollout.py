@@ -178,7 +178,7 @@ def roll_out(
         of each step behind the forced ones, `[B, S, T - K, ...]`. Finished solutions repeat
         action 0.
     """
-    from rl4co.models.zoo.am.compiled_loops import Found, Options, Shared, make_room
+    from rl4co.models.zoo.am.compiled_decision import Found, Options, Shared, make_room
 
     batch, solutions, num_nodes = state["action_mask"].shape
     rows, (num_heads, _, dim) = batch * solutions, cache.glimpse_key.shape[1:]
@@ -254,7 +254,7 @@ def _pack(notes: Sequence[Tensor], steps: Tensor, shape: tuple[int, int, int]) -
 
     In place: with many solutions they are the largest tensors of a training step.
     """
-    from rl4co.models.zoo.am.compiled_loops import close_gaps
+    from rl4co.models.zoo.am.compiled_decision import close_gaps
 
     arrays, taken = [_array(note) for note in notes], _array(steps)
 
