@@ -14,6 +14,7 @@ says how): numba compiles again when the file of a kernel changes, not when that
 from __future__ import annotations
 
 import itertools
+import math
 
 from collections.abc import Sequence
 from typing import Any
@@ -24,7 +25,7 @@ from llvmlite import ir
 from numba import extending, types
 from numba.core import cgutils
 
-from rl4co.core.compiled import WIDTH
+from rl4co.core.compiled import WIDTH, kernel
 
 #: Decorator of an operation: a function of its arguments' types, that returns the signature and how
 #: instructions are generated.
@@ -198,6 +199,18 @@ def exp2(_: Any, exponent: Any) -> Any:
         return builder.fmul(power, builder.bitcast(bits, _FLOATS))
 
     return _VECTOR(_VECTOR), generate
+
+
+@kernel
+def tanh(x: Any) -> Any:
+    """$1 - 2 / (e^{2 x} + 1)$"""
+    power = multiply(x, everywhere(_TWO_LOG2_E))
+    power = exp2(smaller(everywhere(_LARGEST), power))  # NaN stays
+    return subtract(everywhere(_ONE), divide(everywhere(_TWO), add(power, everywhere(_ONE))))
+
+
+_ONE, _TWO, _LARGEST = np.float32(1), np.float32(2), np.float32(126)
+_TWO_LOG2_E = np.float32(2 * math.log2(math.e))
 
 
 def _whole(name: str, starts: Sequence[float] = ()) -> Any:

@@ -11,20 +11,19 @@ import numpy as np
 from rl4co.core.compiled import WIDTH, kernel
 from rl4co.core.vectors import (
     add,
-    divide,
     everywhere,
     exp2,
     larger,
     largest_of,
     load,
     multiply,
-    smaller,
     store,
     subtract,
+    tanh,
     total_of,
 )
 
-_ZERO, _ONE, _TWO = np.float32(0), np.float32(1), np.float32(2)
+_ZERO, _ONE = np.float32(0), np.float32(1)
 _NOTHING = np.float32(-np.inf)
 #: Powers of two are the fastest.
 _LOG2_E = np.float32(math.log2(math.e))
@@ -58,7 +57,7 @@ def evaluate(
             bias[j] = _ZERO if mask[row, j] else _NOTHING
         top, total = everywhere(_NOTHING), everywhere(_ZERO)
         for j in range(0, places, WIDTH):
-            score = add(multiply(bound, _tanh(load(scores, j))), load(bias, j))
+            score = add(multiply(bound, tanh(load(scores, j))), load(bias, j))
             store(scores, j, score)
             top = larger(score, top)
         highest = largest_of(top)
@@ -101,20 +100,12 @@ def evaluate_backward(
         action, norm = actions[row], everywhere(normaliser[row])
         chosen = values[action]
         for j in range(0, places, WIDTH):
-            tanh = _tanh(load(values, j))
-            share = exp2(multiply(factor, subtract(multiply(bound, tanh), norm)))
-            slope = multiply(bound, subtract(one, multiply(tanh, tanh)))
+            part = tanh(load(values, j))
+            share = exp2(multiply(factor, subtract(multiply(bound, part), norm)))
+            slope = multiply(bound, subtract(one, multiply(part, part)))
             store(values, j, multiply(multiply(share, load(bias, j)), slope))
         # d log p_a / d score_i = [i = a] - p_i, d score / d z = C (1 - tanh²)
-        tanh = np.tanh(chosen)
-        values[action] += grad[row] * np.float32(clipping) * (_ONE - tanh * tanh)
+        part = np.tanh(chosen)
+        values[action] += grad[row] * np.float32(clipping) * (_ONE - part * part)
         for j in range(num_actions):
             grad_logits[row, j] = values[j]
-
-
-@kernel
-def _tanh(x: Any) -> Any:
-    """$1 - 2 / (e^{2 x} + 1)$"""
-    power = multiply(x, everywhere(_TWO * _LOG2_E))
-    power = exp2(smaller(everywhere(np.float32(126)), power))  # NaN stays
-    return subtract(everywhere(_ONE), divide(everywhere(_TWO), add(power, everywhere(_ONE))))

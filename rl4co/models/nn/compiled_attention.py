@@ -121,9 +121,7 @@ def compiled_glimpse(
     """
     batch, heads, queries, dim = q.shape
     nodes = k.shape[2]
-    if mask is None:
-        mask = torch.ones(1, 1, 1, 1, dtype=torch.bool)
-    allowed = mask.expand(batch, 1, queries, nodes).squeeze(1)  # [B, Q, N]
+    allowed = _allowed(mask, batch, queries, nodes)
     out = q.new_empty(batch, queries, heads, dim)
     nothing = q.new_empty(batch, 0, 0)
     logits = nothing if logit_key is None else q.new_empty(batch, queries, nodes)
@@ -155,9 +153,7 @@ def glimpse_gradients(
     """
     batch, num_heads, queries, dim = q.shape
     nodes = k.shape[2]
-    if mask is None:
-        mask = torch.ones(1, 1, 1, 1, dtype=torch.bool)
-    allowed = mask.expand(batch, 1, queries, nodes).squeeze(1)  # [B, Q, N]
+    allowed = _allowed(mask, batch, queries, nodes)
     first, *others = (x.transpose(1, 2) for x in (q, heads, grad))  # [B, Q, H, d]
     given = [x.detach().contiguous() for x in (first, k, v, allowed, *others)]
     found = [torch.empty_like(x) for x in given[:3]]
@@ -167,6 +163,13 @@ def glimpse_gradients(
     scale = math.log2(math.e) * slope
     run_kernel(_kernels().glimpse_backward, given + found, sizes, scale, slope, threads=threads)
     return found[0].transpose(1, 2), found[1], found[2]
+
+
+def _allowed(mask: Tensor | None, batch: int, queries: int, nodes: int) -> Tensor:
+    """Nodes that each query may attend to `[B, Q, N]`."""
+    if mask is None:
+        mask = torch.ones(1, 1, 1, 1, dtype=torch.bool)
+    return mask.expand(batch, 1, queries, nodes).squeeze(1)
 
 
 def _run(loop: Any, tensors: list[Tensor], sizes: tuple[int, int, int], *factors: float) -> None:

@@ -29,9 +29,9 @@ _BLOCK = 256
 
 
 def can_fuse(x: Tensor, *layers: nn.Linear) -> bool:
-    """Whether this module's functions take rows `x [R, D]` and these layers."""
+    """Whether this module's functions take rows `x [..., D]` and these layers."""
     return (
-        len(x) >= _FEW
+        x.numel() >= _FEW * x.shape[-1]
         and x.dtype == torch.float32
         and can_compile(x)
         and not torch.is_autocast_enabled("cpu")
@@ -50,11 +50,10 @@ def _is_plain(layer: nn.Linear) -> bool:
 
 def linear(x: Tensor, layer: nn.Linear, plus: Tensor | None = None) -> Tensor:
     """The layer on rows: `[..., D]` → `[..., E]`, plus a tensor of that shape."""
-    rows = x.flatten(0, -2)
-    if not can_fuse(rows, layer):
+    if not can_fuse(x, layer):
         return layer(x) if plus is None else plus + layer(x)
     added = None if plus is None else plus.flatten(0, -2)
-    out: Tensor = _Linear.apply(rows, layer.weight, layer.bias, added)
+    out: Tensor = _Linear.apply(x.flatten(0, -2), layer.weight, layer.bias, added)
     return out.view(*x.shape[:-1], -1)
 
 

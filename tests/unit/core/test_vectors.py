@@ -22,6 +22,7 @@ from rl4co.core.vectors import (
     smaller,
     store,
     subtract,
+    tanh,
     total_of,
 )
 
@@ -84,6 +85,18 @@ def test_powers_of_two():
     rare = np.array([-np.inf, -1e30, -127, np.nan, 0, 1, -1, 10], np.float32)
     loop(rare)
     np.testing.assert_array_equal(rare, np.array([0, 0, 0, np.nan, 1, 2, 0.5, 1024], np.float32))
+
+
+def test_hyperbolic_tangent():
+    @kernel
+    def loop(row: Any) -> None:
+        for i in range(0, row.size, WIDTH):
+            store(row, i, tanh(load(row, i)))
+
+    x = np.array([*np.linspace(-20, 20, 1005), -np.inf, np.inf, np.nan], np.float32)
+    row = x.copy()
+    loop(row)
+    np.testing.assert_allclose(row, np.tanh(x.astype(np.float64)), atol=4e-7)
 
 
 @pytest.mark.parametrize("inner", [1, 2, 5])

@@ -17,7 +17,6 @@ import numpy as np
 from rl4co.core.compiled import WIDTH, kernel
 from rl4co.core.vectors import (
     add,
-    divide,
     dots,
     entries,
     everywhere,
@@ -27,13 +26,13 @@ from rl4co.core.vectors import (
     load,
     mix,
     multiply,
-    smaller,
     store,
     subtract,
+    tanh,
     total_of,
 )
 
-_ONE, _TWO, _ZERO = np.float32(1), np.float32(2), np.float32(0)
+_ONE, _ZERO = np.float32(1), np.float32(0)
 _NOTHING = np.float32(-np.inf)
 #: Powers of two are the fastest.
 _LOG2_E = np.float32(math.log2(math.e))
@@ -247,11 +246,8 @@ def decide(row: int, t: int, desk: Any) -> int:
         _keep(row * (options.most - options.num_forced) + chance, count, desk)
 
     places = (count + WIDTH - 1) // WIDTH * WIDTH
-    bound, one, two = everywhere(options.clipping), everywhere(_ONE), everywhere(_TWO)
-    for j in range(0, places, WIDTH):  # tanh z = 1 - 2 / (exp(2 z) + 1)
-        power = multiply(load(scores, j), everywhere(_TWO * _LOG2_E))
-        power = exp2(smaller(power, everywhere(np.float32(126))))
-        store(scores, j, multiply(bound, subtract(one, divide(two, add(power, one)))))
+    for j in range(0, places, WIDTH):
+        store(scores, j, multiply(everywhere(options.clipping), tanh(load(scores, j))))
     for j in range(count, places):
         scores[j] = _NOTHING
     highest = _highest(scores, 0, places)
