@@ -25,5 +25,5 @@ def behind_prefix(first: Tensor, prefix: Tensor | None) -> Tensor:
 
 def forced_actions(env: RL4COEnvBase, state: State) -> int:
     """Number of forced actions at the beginning of a multi-start solution."""
-    prefix = env._start_prefix(state)
+    prefix = env.start_prefix(state)
     return 1 if prefix is None else 1 + prefix.shape[-1]

@@ -295,6 +295,10 @@ class RL4COEnvBase(RecordsArguments, TorchRLMode):
             )
         return self._start_actions(state, num_starts)
 
+    def start_prefix(self, state: State) -> Tensor | None:
+        """Actions `[*B, K]` that every solution begins with, before its start; None: none."""
+        return self._start_prefix(state)
+
     def local_search(self, td: TensorDictBase, actions: Tensor, **options: Any) -> Tensor:
         """Solutions improved by the problem's local search: `[*B, T]` → `[*B, T']`."""
         return self._local_search(dict(td.items()), actions, **options)

@@ -247,7 +247,7 @@ def starts_are_distinct(probe: Probe) -> Findings:
         return
     # Starts are taken where all solutions have begun in the same way.
     current = dict(state.items())
-    prefix = probe.env._start_prefix(current)
+    prefix = probe.env.start_prefix(current)
     for action in () if prefix is None else prefix.unbind(-1):
         current = probe.env.advance(current, action)
     mask = current["action_mask"]  # [*B, N]

@@ -174,7 +174,7 @@ class ConstructivePolicy(PretrainedMixin, nn.Module):
             num_solutions = strategy.num_starts or env.get_num_starts(td)
             choose = select_start_nodes_fn or environment_starts
             first = unbatchify(choose(td, env, num_solutions), num_solutions)  # [B, S]
-            starts = behind_prefix(first, env._start_prefix(state))  # [B, S, K]
+            starts = behind_prefix(first, env.start_prefix(state))  # [B, S, K]
         else:
             num_solutions = strategy.num_samples
         solutions = expand_solutions(state, num_solutions)

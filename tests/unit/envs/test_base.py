@@ -273,6 +273,16 @@ def test_number_of_starts_is_bounded(num_starts: int):
         env.select_start_nodes(env.reset(batch_size=2), num_starts)
 
 
+def test_what_every_solution_begins_with_is_public():
+    """Policies ask for it; most problems have nothing to say."""
+    path, tour = get_env("shpp", generator_params=TSP5), TSPEnv(generator_params=TSP5)
+    state = dict(path.reset(batch_size=[2, 3]).items())
+    prefix = path.start_prefix(state)
+    assert prefix is not None
+    assert prefix.tolist() == [[[0]] * 3] * 2
+    assert tour.start_prefix(dict(tour.reset(batch_size=2).items())) is None
+
+
 # ---------------------------------------------------------------- data sets
 
 
