@@ -23,12 +23,12 @@ from rl4co.core.errors import (
     InvalidInstanceError,
     InvalidSolutionError,
     UnknownNameError,
-    UnsupportedError,
 )
 from rl4co.core.rng import derive_generator
 from rl4co.envs import PDPEnv, PDPGenerator
 from rl4co.envs.contract.evidence import record_episode
 from rl4co.envs.testing import enumerate_solutions
+from rl4co.models import POMO, AttentionModelPolicy
 
 
 def random_points(num_loc: int, seed: int) -> tuple[TensorDict, np.ndarray]:
@@ -165,13 +165,40 @@ def test_forced_start_is_a_step():
     assert td["action_mask"][0].tolist() == [False, True, True, False, False]
 
 
-def test_multistart_does_not_override_the_forced_start():
-    """With a forced first action there is nothing to choose; the message says what to do."""
-    env = PDPEnv(force_start_at_depot=True)
+def test_starts_come_behind_the_forced_start():
+    """Every tour begins with the step at the depot, then with a pickup of its own."""
+    env = PDPEnv(PDPGenerator(num_loc=6), force_start_at_depot=True, check_action=True)
     td = env.reset(batch_size=2)
-    for ask in (lambda: env.get_num_starts(td), lambda: env.select_start_nodes(td, 3)):
-        with pytest.raises(UnsupportedError, match="force_start_at_depot=False"):
-            ask()
+    assert env.get_num_starts(td) == 3
+    assert env.select_start_nodes(td, 3).tolist() == [1, 1, 2, 2, 3, 3]
+    policy = AttentionModelPolicy(env_name="pdp", embed_dim=16, num_heads=2).eval()
+    out = policy(td, env, decode_type="multistart_greedy")
+    assert out["actions"].shape == (6, 7)
+    assert out["actions"][:, 0].tolist() == [0] * 6
+    assert out["actions"][:, 1].tolist() == [1, 1, 2, 2, 3, 3]
+    again = policy(td, env, decode_type="multistart_greedy", actions=out["actions"])
+    torch.testing.assert_close(again["log_likelihood"], out["log_likelihood"])
+
+
+def test_the_forced_start_is_no_decision():
+    """Tours, rewards and likelihoods are those of the problem in which it is no step."""
+    instances = PDPGenerator(num_loc=6)(4, rng=derive_generator(5))
+    free, forced = PDPEnv(), PDPEnv(force_start_at_depot=True)
+    policy = AttentionModelPolicy(env_name="pdp", embed_dim=16, num_heads=2).eval()
+    ours, theirs = (
+        policy(env.reset(instances), env, decode_type="multistart_greedy") for env in (forced, free)
+    )
+    assert torch.equal(ours["actions"][:, 1:], theirs["actions"])
+    for key in ("reward", "log_likelihood"):
+        torch.testing.assert_close(ours[key], theirs[key])
+
+
+def test_pomo_trains_with_the_forced_start():
+    env = PDPEnv(PDPGenerator(num_loc=6), force_start_at_depot=True)
+    model = POMO(env, policy_kwargs={"embed_dim": 16, "num_heads": 2, "num_encoder_layers": 1})
+    out = model.shared_step(env.generate(4), 0, "train")
+    out["loss"].backward()
+    assert all(bool(weight.grad.any()) for weight in model.policy.decoder.parameters())
 
 
 def test_starts_are_the_pickups_of_the_instance():

@@ -78,12 +78,7 @@ DECODING: dict[str, dict[str, Any]] = {
 }
 
 
-def is_supported(case: str, decoding: str) -> bool:
-    """A depot that is a step of its own leaves no first node to choose."""
-    return case != "pdp, start is a step" or "start" not in decoding
-
-
-TOGETHER = [(case, way) for case in CASES for way in DECODING if is_supported(case, way)]
+TOGETHER = [(case, way) for case in CASES for way in DECODING]
 DRAWN = [(case, way) for case, way in TOGETHER if way not in ("greedy", "multi-start")]
 
 

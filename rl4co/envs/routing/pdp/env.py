@@ -8,7 +8,6 @@ import torch
 
 from torch import Tensor
 
-from rl4co.core.errors import UnsupportedError
 from rl4co.core.registry import ENVS
 from rl4co.envs.base import RL4COEnvBase, State
 from rl4co.envs.routing._parts import (
@@ -138,13 +137,12 @@ class PDPEnv(RL4COEnvBase):
         steps = self._num_steps(state)
         return steps, steps
 
+    def _start_prefix(self, state: State) -> Tensor | None:
+        if not self.force_start_at_depot:
+            return None
+        return torch.zeros_like(state["current_node"]).unsqueeze(-1)  # at the depot: [*B, 1]
+
     def _count_starts(self, state: State) -> int:
-        if self.force_start_at_depot:
-            raise UnsupportedError(
-                "pdp has no multi-start with force_start_at_depot=True, as the first action is "
-                "always the depot; use sampling, or start at pickups with "
-                "force_start_at_depot=False"
-            )
         return state["available"].shape[-1] // 2
 
     def _start_actions(self, state: State, num_starts: int) -> Tensor:
