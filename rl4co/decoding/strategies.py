@@ -179,9 +179,7 @@ def get_decoding_strategy(name: str, **settings: Any) -> DecodingStrategy:
         name: greedy, sampling, multistart_greedy, multistart_sampling, beam_search or evaluate.
         settings: Fields of the strategy; unknown ones are refused.
     """
-    if name not in _STRATEGIES:
-        raise UnknownNameError("decode type", name, _STRATEGIES)
-    cls, preset = _STRATEGIES[name]
+    cls, preset = _strategy(name)
     given = {key: value for key, value in settings.items() if value is not None}
     known = {field.name for field in dataclasses.fields(cls)}
     for key in given:
@@ -191,3 +189,16 @@ def get_decoding_strategy(name: str, **settings: Any) -> DecodingStrategy:
     if given.get("num_starts", 0) > 1 and cls in (Greedy, Sampling):
         preset = {"multistart": True}
     return cls(**{**preset, **given})
+
+
+def is_multistart(name: str) -> bool:
+    """Whether the strategy called `name` forces its first actions to distinct starts."""
+    _, preset = _strategy(name)
+    return bool(preset.get("multistart", False))
+
+
+def _strategy(name: str) -> tuple[type[DecodingStrategy], dict[str, Any]]:
+    """Class and settings of the strategy called `name`."""
+    if name not in _STRATEGIES:
+        raise UnknownNameError("decode type", name, _STRATEGIES)
+    return _STRATEGIES[name]

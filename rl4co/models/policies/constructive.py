@@ -29,6 +29,7 @@ from rl4co.decoding.strategies import (
     DecodingStrategy,
     Evaluate,
     get_decoding_strategy,
+    is_multistart,
 )
 from rl4co.envs.base import RL4COEnvBase, State
 from rl4co.models.policies.entry import (
@@ -357,7 +358,7 @@ class ConstructivePolicy(PretrainedMixin, nn.Module):
             # [S * B, T] -> [B, S, T]
             settings = {**settings, "actions": unbatchify(actions, actions.shape[0] // batch)}
             # Solutions of a multi-start decode type have a forced first action.
-            multistart = (decode_type or "").startswith("multistart")
+            multistart = decode_type is not None and is_multistart(decode_type)
             decode_type, settings["multistart"] = "evaluate", multistart
         defaults = {
             "temperature": self.temperature,

@@ -8,7 +8,6 @@ and their file; Lightning. A method says what is adapted and how solutions are f
 
 from __future__ import annotations
 
-import abc
 import contextlib
 import copy
 import time
@@ -28,6 +27,7 @@ from rl4co.core.errors import ConfigError, UnknownNameError, UnsupportedError
 from rl4co.core.rng import derive_generator
 from rl4co.data.augment import StateAugmentation, has_coordinates
 from rl4co.data.dataset import TensorDictDataset, make_dataloader
+from rl4co.decoding.strategies import is_multistart
 from rl4co.envs.base import RL4COEnvBase
 from rl4co.models.policies.constructive import ConstructivePolicy
 from rl4co.models.rl.base import RL4COLitModule
@@ -136,7 +136,6 @@ class TransductiveModel(RL4COLitModule):
 
     # ---------------------------------------------------------------- for methods
 
-    @abc.abstractmethod
     def start_search(self, td: TensorDictBase) -> InstanceSearch:
         """The search on reset instances, batch `[B]`."""
         raise NotImplementedError
@@ -158,7 +157,7 @@ class TransductiveModel(RL4COLitModule):
             td,
             augment if self.augment_size > 1 else None,
             self.num_parallel_runs,
-            None if self.decode_type is None else self.decode_type.startswith("multistart"),
+            None if self.decode_type is None else is_multistart(self.decode_type),
             self.num_solutions,
         )
 

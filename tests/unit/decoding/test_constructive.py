@@ -229,6 +229,14 @@ def test_evaluating_a_forbidden_action(setup):
     assert bool(out["log_likelihood"][[0, 1, 3, 4]].isfinite().all())
 
 
+def test_evaluate_knows_its_decode_types(setup):
+    """A misspelt multi-start would count a forced first action as chosen."""
+    env, policy, td = setup
+    actions = policy(td, env, decode_type="multistart_greedy")["actions"]
+    with pytest.raises(UnknownNameError, match="multistart_greedy"):
+        policy(td, env, actions=actions, decode_type="multistrat_greedy")
+
+
 def test_evaluate_needs_actions(setup):
     env, policy, td = setup
     with pytest.raises(ConfigError, match="actions"):

@@ -16,6 +16,7 @@ from rl4co.decoding.strategies import (
     Greedy,
     Sampling,
     get_decoding_strategy,
+    is_multistart,
 )
 
 NAMES = {
@@ -35,6 +36,7 @@ def test_names(name):
     strategy = get_decoding_strategy(name)
     assert type(strategy) is cls
     assert strategy.multistart is multistart
+    assert is_multistart(name) is multistart
 
 
 @pytest.mark.parametrize(
@@ -107,6 +109,8 @@ def test_unknown_names_are_refused_with_the_nearest(name, nearest):
     with pytest.raises(UnknownNameError, match=f"did you mean '{nearest}'") as caught:
         get_decoding_strategy(name)
     assert set(caught.value.known) == set(NAMES)
+    with pytest.raises(UnknownNameError, match=f"did you mean '{nearest}'"):
+        is_multistart(name)
 
 
 @pytest.mark.parametrize(
