@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from rl4co.core.arguments import RecordsArguments
 from rl4co.core.errors import ConfigError, UnknownNameError, UnsupportedError
-from rl4co.core.registry import EMBEDDINGS
+from rl4co.core.registry import EMBEDDINGS, ENVS
 from rl4co.core.rng import derive_generator
 from rl4co.envs.base import RL4COEnvBase
 from rl4co.models.rl.checkpointing import (
@@ -138,6 +138,7 @@ class RL4COLitModule(RecordsArguments, DataHooks):
         self.metrics = {**_DEFAULT_METRICS, **self.default_metrics, **self._asked_metrics}
         self.log_on_step = log_on_step
         self._totals: dict[str, tuple[Tensor, int]] = {}
+        self._datasets = {}
         self.run_seed = torch.initial_seed() % 2**63 if seed is None else seed
 
     # ---------------------------------------------------------------- support
@@ -170,7 +171,7 @@ class RL4COLitModule(RecordsArguments, DataHooks):
                 raise ConfigError("expected policy or policy_kwargs, got both; give one of them")
             return policy
         if not cls.supports(env.name):
-            known = sorted(EMBEDDINGS.names() if cls.supported_envs is None else cls.supported_envs)
+            known = [name for name in ENVS if cls.supports(name)]
             raise UnsupportedError(
                 f"expected one of {', '.join(known)} for {cls.__name__}, got {env.name!r}: "
                 f"{cls.support_reason}; choose another method or pass a policy of your own"

@@ -71,7 +71,7 @@ class DataHooks(L.LightningModule):
         """Instances like those of training: generated, or drawn from the training file."""
         if not self.env.data_files["train"]:
             return self.env.generator(size, rng=rng)
-        (dataset,) = self._load("train").values()
+        dataset = self._training_set()
         return dataset[torch.randint(len(dataset), (size,), generator=rng)]
 
     def set_names(self, phase: str) -> list[str]:
@@ -102,11 +102,8 @@ class DataHooks(L.LightningModule):
                 **shard,
             )
             return make_dataloader(dataset, num_workers=self.dataloader_num_workers)
-        if "train" not in self._datasets:
-            self._datasets["train"] = self._load("train")
-        (loaded,) = self._datasets["train"].values()
         loader = make_dataloader(
-            loaded,
+            self._training_set(),
             self.batch_size,
             shuffle=self.shuffle_train_dataloader,
             num_workers=self.dataloader_num_workers,
@@ -115,6 +112,13 @@ class DataHooks(L.LightningModule):
         )
         cast(ShardedBatchSampler, loader.sampler).set_epoch(epoch)
         return loader
+
+    def _training_set(self) -> TensorDictDataset:
+        """The instances of the environment's training file, read once."""
+        if "train" not in self._datasets:
+            self._datasets["train"] = self._load("train")
+        (dataset,) = self._datasets["train"].values()
+        return dataset
 
     def _load(self, phase: str) -> dict[str, TensorDictDataset]:
         data = self.env.dataset(self.data_sizes[phase], phase=phase)

@@ -13,6 +13,7 @@ import torch
 from torch import nn
 
 from rl4co.core.errors import ConfigError, UnknownNameError
+from rl4co.data import save_tensordict_to_npz
 from rl4co.envs import TSPEnv
 from rl4co.models import AttentionModel
 from rl4co.models.rl.optimizers import create_optimizer, create_scheduler
@@ -204,3 +205,27 @@ def test_schedule_of_the_paper() -> None:
     assert rates[79] == 1.0
     assert rates[80] == rates[94] == pytest.approx(0.1)
     assert rates[95] == pytest.approx(0.01)
+
+
+# ---------------------------------------------------------------- training files
+
+
+def test_training_file_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Batches and the instances that baselines draw come from the same tensors in memory."""
+    generated = TSPEnv(generator_params={"num_loc": 5}).generator(8)
+    save_tensordict_to_npz(generated, tmp_path / "train.npz")
+    env = TSPEnv(generator_params={"num_loc": 5}, train_file=str(tmp_path / "train.npz"))
+    read: list[Any] = []
+    load = TSPEnv.load_data
+    monkeypatch.setattr(
+        TSPEnv, "load_data", lambda self, path: read.append(path) or load(self, path)
+    )
+    model = make_model(env)
+    for seed in range(3):
+        drawn = model.draw_instances(6, torch.Generator().manual_seed(seed))
+        same = (drawn["locs"][:, None] == generated["locs"]).flatten(2).all(-1)  # [6, 8]
+        assert bool(same.any(-1).all())
+    assert len(read) == 1
+    fit(model, tmp_path)  # a new run reads anew, once
+    model.draw_instances(6, torch.Generator())
+    assert len(read) == 2

@@ -312,6 +312,12 @@ def test_problems_without_coordinates():
         SymNCO(env, policy_kwargs=TINY).shared_step(matrix, 0, "train")
 
 
+def test_only_supported_problems_are_suggested():
+    """Every problem that the error lists has coordinates; the matrix problem is not among them."""
+    with pytest.raises(UnsupportedError, match=r"expected one of cvrp, .* got 'atsp'"):
+        SymNCO(ATSPEnv(generator_params={"num_loc": 6}), num_augment=1, num_starts=3)
+
+
 def test_checkpoint(env, tmp_path):
     """The model comes back with its settings and the same solutions."""
     model = SymNCO(env, policy_kwargs=TINY, num_augment=3, alpha=0.7, num_starts=2)
