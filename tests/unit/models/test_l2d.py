@@ -29,6 +29,7 @@ from rl4co.models.nn.gcn import DisjunctiveGCN
 from rl4co.models.nn.hgnn import EdgeAttention
 from rl4co.models.nn.masked_norm import MaskedBatchNorm, MaskedInstanceNorm
 from rl4co.models.zoo.l2d import features
+from rl4co.models.zoo.l2d.decoder import L2DDecoder
 from rl4co.models.zoo.l2d.features import Shop, observe
 
 TINY = {"embed_dim": 16, "num_heads": 2, "feedforward_hidden": 16}
@@ -333,6 +334,13 @@ def test_bad_arguments_are_refused():
         L2DPolicy(scaling_factor=0.0)
     with pytest.raises(ConfigError, match="stepwise_encoding"):
         L2DPolicy4PPO(stepwise_encoding=False)
+    policy = L2DPolicy("gcn", **TINY)
+    encoder, actor = policy.encoder, policy.decoder.actor
+    for cls in (L2DPolicy, L2DPolicy4PPO):
+        with pytest.raises(ConfigError, match=r"feature_extractor .* got one without"):
+            cls(encoder, L2DDecoder(actor), stepwise_encoding=True)
+        with pytest.raises(ConfigError, match=r"got also .*leave encoder out"):
+            cls(copy.deepcopy(encoder), L2DDecoder(actor, encoder), stepwise_encoding=True)
     with pytest.raises(ConfigError, match="num_heads"):
         L2DPolicy("matnet", embed_dim=16, num_heads=3)
     for cls in (L2DModel, L2DPPOModel):

@@ -5,7 +5,7 @@ Paper: https://arxiv.org/abs/2010.12367. Original code: zcajiayin/L2D.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, overload
 
 import torch
 
@@ -80,6 +80,8 @@ class L2DPolicy(AutoregressivePolicy):
     ) -> None:
         if scaling_factor is not None and not scaling_factor > 0:
             raise ConfigError(f"expected a positive scaling_factor or None, got {scaling_factor}")
+        if stepwise_encoding and isinstance(decoder, nn.Module):
+            _check_extractor(decoder, encoder)
         if encoder is None:
             encoder = "hgnn" if het_emb else "gcn"
         if isinstance(encoder, str):
@@ -178,12 +180,8 @@ class L2DPolicy4PPO(L2DPolicy):
             het_emb=het_emb,
             **options,
         )
-        extractor = self.decoder.feature_extractor
-        if extractor is None:
-            raise ConfigError(
-                "expected a decoder with a feature_extractor for stepwise PPO, got one without"
-            )
-        pooled_dim = 2 * embed_dim if getattr(extractor, "has_machines", True) else embed_dim
+        has_machines = getattr(self.decoder.feature_extractor, "has_machines", True)
+        pooled_dim = 2 * embed_dim if has_machines else embed_dim
         self.critic = critic or nn.Sequential(
             nn.Linear(pooled_dim, embed_dim),
             nn.ReLU(),
@@ -223,13 +221,27 @@ class L2DPolicy4PPO(L2DPolicy):
         td.update({"action": action, "logprobs": gather_nodes(log_probs, action), "value": value})
         return td
 
+    @overload
+    def evaluate(
+        self, td: TensorDictBase, actions: None = None, env: RL4COEnvBase | str | None = None
+    ) -> tuple[Tensor, Tensor, Tensor]: ...
+
+    @overload
+    def evaluate(
+        self,
+        td: TensorDictBase,
+        actions: Tensor,
+        env: RL4COEnvBase | str | None = None,
+        **options: Any,
+    ) -> dict[str, Any]: ...
+
     def evaluate(
         self,
         td: TensorDictBase,
         actions: Tensor | None = None,
         env: RL4COEnvBase | str | None = None,
         **options: Any,
-    ) -> Any:
+    ) -> tuple[Tensor, Tensor, Tensor] | dict[str, Any]:
         """Judges `td["action"]` in single states, or whole solutions if `actions` are given.
 
         Args:
@@ -246,3 +258,18 @@ class L2DPolicy4PPO(L2DPolicy):
             return super().evaluate(td, actions, env, **options)
         log_probs, value = self.judge(td)
         return gather_nodes(log_probs, td["action"]), value, step_entropy(log_probs)
+
+
+def _check_extractor(decoder: nn.Module, encoder: nn.Module | str | None) -> None:
+    """Refuses a decoder that cannot encode states, and an encoder that nothing would call."""
+    extractor = getattr(decoder, "feature_extractor", None)
+    if extractor is None:
+        raise ConfigError(
+            "expected a decoder with a feature_extractor for stepwise_encoding=True, got one "
+            "without; give it the encoder: L2DDecoder(actor, encoder)"
+        )
+    if isinstance(encoder, nn.Module) and encoder is not extractor:
+        raise ConfigError(
+            "expected the decoder's feature_extractor as the only encoder for "
+            f"stepwise_encoding=True, got also {type(encoder).__name__}; leave encoder out"
+        )
