@@ -64,7 +64,8 @@ class REINFORCE(RL4COLitModule):
     ) -> dict[str, Any]:
         """Solves a batch; in training also computes the loss."""
         td = self.env.reset(batch)
-        out = self.policy(td, self.env, phase=phase, rng=self.action_rng(phase, batch_idx))
+        rng = self.action_rng(phase, batch_idx)
+        out = self.policy(td, self.env, phase=phase, rng=rng, **self.decoding_options(phase))
         if phase == "train":
             # Several solutions per instance get an axis of their own, as baselines expect.
             num_solutions = out["reward"].shape[0] // td.batch_size[0]
@@ -73,6 +74,10 @@ class REINFORCE(RL4COLitModule):
                 td, out, unbatchify(out["reward"], axes), unbatchify(out["log_likelihood"], axes)
             )
         return self.log_metrics(out, phase, dataloader_idx, batch_size=td.batch_size[0])
+
+    def decoding_options(self, phase: str) -> dict[str, Any]:
+        """Hook of methods: further settings of the policy's call, such as `num_samples`."""
+        return {}
 
     def calculate_loss(
         self,

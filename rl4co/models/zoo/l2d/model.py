@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tensordict import TensorDictBase
 from torch import nn
 
 from rl4co.core.errors import ConfigError
-from rl4co.core.ops import unbatchify
 from rl4co.core.registry import MODELS
 from rl4co.envs.base import RL4COEnvBase
 from rl4co.models.rl.baselines import REINFORCEBaseline
@@ -55,18 +53,10 @@ class L2DModel(REINFORCE):
         super().__init__(env, policy, baseline, baseline_kwargs, **kwargs)
         self.num_samples = num_samples
 
-    def shared_step(
-        self, batch: TensorDictBase, batch_idx: int, phase: str, dataloader_idx: int = 0
-    ) -> dict[str, Any]:
-        """Solves a batch; in training, each instance several times if that is asked for."""
-        if phase != "train" or self.num_samples == 1:
-            return super().shared_step(batch, batch_idx, phase, dataloader_idx)
-        td, count = self.env.reset(batch), self.num_samples
-        rng = self.action_rng(phase, batch_idx)
-        out = self.policy(td, self.env, phase=phase, num_samples=count, rng=rng)
-        reward, log_likelihood = out["reward"], out["log_likelihood"]  # [S * B]
-        self.calculate_loss(td, out, unbatchify(reward, count), unbatchify(log_likelihood, count))
-        return self.log_metrics(out, phase, dataloader_idx, batch_size=batch.batch_size[0])
+    def decoding_options(self, phase: str) -> dict[str, Any]:
+        """In training, each instance is solved several times if that is asked for."""
+        several = phase == "train" and self.num_samples > 1
+        return {"num_samples": self.num_samples} if several else {}
 
 
 class L2DPPOModel(StepwisePPO):
