@@ -23,6 +23,7 @@ from rl4co.core.rng import derive_generator
 from rl4co.envs.base import RL4COEnvBase
 from rl4co.models.rl.critic import CriticNetwork, create_critic_from_actor
 from rl4co.models.rl.losses import critic_loss
+from rl4co.models.rl.processes import global_mean, num_processes
 
 
 class BaselineOutput(NamedTuple):
@@ -301,18 +302,9 @@ def improvement_p_value(candidate: Tensor, incumbent: Tensor) -> float:
     return float(student.sf(statistic, len(difference) - 1))
 
 
-def global_mean(reward: Tensor) -> Tensor:
-    """Mean over the batches of all processes, as a constant."""
-    mean = reward.detach().mean()
-    if dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1:
-        dist.all_reduce(mean)
-        mean = mean / dist.get_world_size()
-    return mean
-
-
 def _copy_from_first_process(module: nn.Module) -> None:
     """Makes all processes agree: statistics of normalisation layers differ between them."""
-    if dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1:
+    if num_processes() > 1:
         for tensor in module.state_dict().values():
             dist.broadcast(tensor, src=0)
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import torch
-import torch.distributed as dist
 
 from torch import Tensor, nn
 
 from rl4co.core.errors import ConfigError
+from rl4co.models.rl.processes import sum_over_processes
 
 
 class RewardScaler(nn.Module):
@@ -57,10 +57,3 @@ class RewardScaler(nn.Module):
         self.squares += squares + delta.square() * self.count * size / count
         self.mean += delta * size / count
         self.count.copy_(count)
-
-
-def sum_over_processes(values: Tensor) -> Tensor:
-    """The sum of a tensor over the processes of a distributed run; changes `values` in place."""
-    if dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1:
-        dist.all_reduce(values)
-    return values

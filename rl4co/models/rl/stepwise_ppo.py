@@ -26,6 +26,7 @@ from rl4co.models.rl.losses import (
     standardize,
 )
 from rl4co.models.rl.ppo import PPO_METRICS, check_ppo, mean_metrics, policy_shift
+from rl4co.models.rl.processes import num_processes
 from rl4co.models.rl.reward_scaling import RewardScaler
 from rl4co.models.rl.transitions import INSTANCE, TransitionBuffer
 
@@ -296,8 +297,8 @@ class StepwisePPO(InnerLoop):
         super().on_save_checkpoint(checkpoint)
         mine = {"buffer": self.buffer.state_dict(), "rewards": [r.cpu() for r in self._rewards]}
         every: list[Any] = [mine]
-        if dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1:
-            every = [None] * dist.get_world_size()
+        if num_processes() > 1:
+            every = [None] * num_processes()
             dist.all_gather_object(every, mine)
         checkpoint[_BUFFER_KEY] = every
 

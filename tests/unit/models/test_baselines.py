@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import copy
 import math
+import threading
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 import torch
+import torch.distributed as dist
 
 from torch import Tensor, nn
 
@@ -83,6 +86,27 @@ def test_mean_is_a_constant(td: Any, env: TSPEnv) -> None:
     assert float(value) == -2.5
     assert not value.requires_grad
     assert float(loss) == 0.0
+
+
+def test_mean_of_processes_with_uneven_batches(
+    td: Any, env: TSPEnv, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every solution counts the same: (1 + 2 + 3 + 6) / 4 = 3, not (2 + 6) / 2 = 4."""
+    batches = [torch.tensor([1.0, 2.0, 3.0]), torch.tensor([6.0])]
+    sent: list[Tensor] = []
+    everyone = threading.Barrier(len(batches))
+
+    def all_reduce(values: Tensor) -> None:
+        sent.append(values.clone())
+        everyone.wait(timeout=60)
+        values.copy_(torch.stack(sent).sum(0))
+
+    monkeypatch.setattr(dist, "is_initialized", lambda: True)
+    monkeypatch.setattr(dist, "get_world_size", lambda: len(batches))
+    monkeypatch.setattr(dist, "all_reduce", all_reduce)
+    with ThreadPoolExecutor(len(batches)) as processes:
+        means = processes.map(lambda reward: MeanBaseline()(td, reward, env).value, batches)
+    assert [mean.item() for mean in means] == [3.0, 3.0]
 
 
 def test_exponential_average(td: Any, env: TSPEnv) -> None:
