@@ -21,6 +21,7 @@ from lightning.pytorch.callbacks import Callback, ModelCheckpoint
 from lightning.pytorch.utilities.rank_zero import rank_zero_warn
 
 from rl4co.core.errors import ConfigError
+from rl4co.data.io import atomic_write
 from rl4co.models.rl.checkpointing import read_checkpoint
 
 
@@ -93,24 +94,16 @@ def write_atomically(path: Path, content: bytes) -> None:
         content: The bytes.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        with temporary.open("wb") as file:
+        with atomic_write(path) as file:
             file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
     except OSError as error:
-        temporary.unlink(missing_ok=True)
         raise OSError(
             error.errno,
             f"expected to write a checkpoint of {len(content) / 2**20:.1f} MiB, got: "
             f"{error.strerror}; earlier checkpoints are intact, so make room and resume",
             str(path),
         ) from error
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
     _sync_folder(path.parent)
 
 

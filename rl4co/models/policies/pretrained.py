@@ -7,10 +7,7 @@ safetensors, and the class is looked up among the library's own names (or is the
 from __future__ import annotations
 
 import json
-import os
-import uuid
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -20,6 +17,7 @@ from torch import nn
 
 from rl4co.core.arguments import NotPlainError, RecordsArguments, plain
 from rl4co.core.errors import ConfigError, FileFormatError, UnknownNameError
+from rl4co.data.io import atomic_write
 
 CONFIG_FILE = "config.json"
 WEIGHTS_FILE = "model.safetensors"
@@ -45,12 +43,14 @@ class PretrainedMixin(RecordsArguments):
         assert isinstance(self, nn.Module)
         weights = {key: value.contiguous() for key, value in self.state_dict().items()}
         text = json.dumps(config, indent=2) + "\n"
-        _write_together(
-            {
-                folder / WEIGHTS_FILE: lambda path: path.write_bytes(save(weights)),
-                folder / CONFIG_FILE: lambda path: path.write_text(text, encoding="utf-8"),
-            }
-        )
+        # Both are written before either gets its name; the weights get theirs first.
+        with (
+            atomic_write(folder / CONFIG_FILE) as config_file,
+            atomic_write(folder / WEIGHTS_FILE) as weights_file,
+        ):
+            config_file.write(text.encode())
+            config_file.flush()
+            weights_file.write(save(weights))
         return folder
 
     @classmethod
@@ -136,17 +136,3 @@ def _plain_arguments(policy: RecordsArguments) -> dict[str, Any]:
                 "this part itself"
             ) from None
     return arguments
-
-
-def _write_together(files: dict[Path, Callable[[Path], object]]) -> None:
-    """Writes files under temporary names and renames them only when all are complete."""
-    drafts = {path: path.with_name(f".{path.name}.{uuid.uuid4().hex}") for path in files}
-    try:
-        for path, write in files.items():
-            write(drafts[path])
-        for path, draft in drafts.items():
-            os.replace(draft, path)
-    except BaseException:
-        for draft in drafts.values():
-            draft.unlink(missing_ok=True)
-        raise

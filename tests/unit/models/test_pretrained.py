@@ -19,7 +19,6 @@ from torch import nn
 from rl4co.core.errors import ConfigError, FileFormatError, RL4COError, UnknownNameError
 from rl4co.envs import CVRPEnv, TSPEnv
 from rl4co.models import AttentionModelPolicy, load_pretrained
-from rl4co.models.policies import pretrained
 from rl4co.models.policies.pretrained import CONFIG_FILE, WEIGHTS_FILE
 
 TINY = {"embed_dim": 16, "num_heads": 2, "feedforward_hidden": 16, "num_encoder_layers": 1}
@@ -144,7 +143,7 @@ def test_place_that_cannot_be_written(policy, tmp_path):
     assert (tmp_path / "file").read_text() == "not a folder"
 
 
-@pytest.mark.parametrize("victim", ["weights", "config", "rename"])
+@pytest.mark.parametrize("victim", ["weights", "disk", "rename"])
 def test_interrupted_writing_keeps_the_old_files(victim, policy, folder, monkeypatch):
     """Killed while writing either file: the folder is as before, without left-overs."""
     before = contents(folder)
@@ -155,10 +154,10 @@ def test_interrupted_writing_keeps_the_old_files(victim, policy, folder, monkeyp
 
     if victim == "weights":
         monkeypatch.setattr("safetensors.torch.save", interrupted)
-    elif victim == "config":
-        monkeypatch.setattr(Path, "write_text", interrupted)
+    elif victim == "disk":
+        monkeypatch.setattr(os, "fsync", interrupted)
     else:
-        monkeypatch.setattr(pretrained.os, "replace", interrupted)
+        monkeypatch.setattr(Path, "replace", interrupted)
     with pytest.raises(KeyboardInterrupt):
         other.save_pretrained(folder)
     monkeypatch.undo()
@@ -170,14 +169,12 @@ def test_half_written_file_is_never_seen(policy, folder, monkeypatch):
     """The final name appears only when the content is complete."""
     before = contents(folder)
 
-    def half(path, content, *args, **kwargs):
-        with path.open("wb") as file:
-            file.write(content[:4])
-        assert contents(folder)[WEIGHTS_FILE] == before[WEIGHTS_FILE]
-        raise RuntimeError("disk full")
+    def full(descriptor):
+        assert {name: contents(folder)[name] for name in before} == before
+        raise OSError("disk full")
 
-    monkeypatch.setattr(Path, "write_bytes", half)
-    with pytest.raises(RuntimeError, match="disk full"):
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="disk full"):
         policy.save_pretrained(folder)
     monkeypatch.undo()
     assert contents(folder) == before
