@@ -23,12 +23,12 @@ from rl4co.core.errors import ConfigError, UnknownNameError, UnsupportedError
 from rl4co.core.rng import derive_generator
 from rl4co.envs.base import RL4COEnvBase
 from rl4co.envs.generator import Generator
+from rl4co.envs.point_patterns import MULTI_DISTRIBUTION_PAIRS
 from rl4co.models.rl.base import RL4COLitModule
 
 DATA_TYPES = ("size", "distribution", "size_distribution")
 #: Gaussian mixtures (number of modes, distance of their centres) of Zhou et al. (2023).
 _MIXTURES = [(0, 0), *((modes, far) for modes in range(1, 10) for far in (1, 10, 20, 30, 40, 50))]
-_FEW_MIXTURES = [(0, 0), (1, 1), *((modes, far) for modes in (3, 5, 7) for far in (10, 30, 50))]
 _SIZE_STEP = 5
 _SMALLEST_ALPHA = 1e-4
 _LR_DECAY = 0.1
@@ -198,7 +198,7 @@ def list_tasks(data_type: str, min_size: int | None, max_size: int | None) -> li
     if data_type == "size":
         return [Task(size=size) for size in range(min_size, max_size + 1)]
     sizes = range(min_size, max_size + 1, _SIZE_STEP)
-    return [Task(size, mixture) for size in sizes for mixture in _FEW_MIXTURES]
+    return [Task(size, mixture) for size in sizes for mixture in MULTI_DISTRIBUTION_PAIRS]
 
 
 def task_generator(generator: Generator, task: Task) -> Generator:
