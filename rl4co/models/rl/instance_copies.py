@@ -23,7 +23,7 @@ from rl4co.envs.base import RL4COEnvBase
 PolicyFn = Callable[..., dict[str, Any]]
 
 
-class Solutions(NamedTuple):
+class CopySolutions(NamedTuple):
     """Solutions of all copies of all instances.
 
     Attributes:
@@ -70,7 +70,7 @@ class InstanceCopies:
 
     def solve(
         self, policy: PolicyFn, incumbent: Tensor | None = None, **settings: Any
-    ) -> Solutions:
+    ) -> CopySolutions:
         """Samples solutions of all copies.
 
         Args:
@@ -93,7 +93,7 @@ class InstanceCopies:
             settings |= {"decode_type": "sampling", "num_samples": count}
         out = policy(self.td, self.env, phase="train", calc_reward=False, **settings)
         actions = self._by_instance(out["actions"], count)  # [B, K, S, T]
-        return Solutions(
+        return CopySolutions(
             actions, self._score(actions), self._by_instance(out["log_likelihood"], count)
         )
 
@@ -104,7 +104,7 @@ class InstanceCopies:
             state = dict(td.items())
             starts = env.start_actions(state, self.num_solutions)  # [K * B, S]
             if incumbent is not None:
-                prefix = env._start_prefix(state)
+                prefix = env.start_prefix(state)
                 first = incumbent[:, 0 if prefix is None else prefix.shape[-1]]  # [K * B]
                 starts = torch.cat([starts, first.unsqueeze(-1)], -1)
             return flatten_starts(starts)
