@@ -31,6 +31,8 @@ class A2C(REINFORCE):
             :func:`~rl4co.models.rl.critic.create_critic_from_actor`.
         actor_optimizer_kwargs: Arguments of the optimizer for the policy (default `{"lr": 1e-4}`).
         critic_optimizer_kwargs: The same for the critic (default: as for the policy).
+        baseline: Only "critic", which is the critic above.
+        baseline_kwargs: None; those of the critic are `critic_kwargs`.
         kwargs: See :class:`REINFORCE`; `optimizer_kwargs` holds for what the two above leave out.
     """
 
@@ -42,17 +44,20 @@ class A2C(REINFORCE):
         critic_kwargs: Mapping[str, Any] | None = None,
         actor_optimizer_kwargs: Mapping[str, Any] | None = None,
         critic_optimizer_kwargs: Mapping[str, Any] | None = None,
+        *,
+        baseline: str = "critic",
+        baseline_kwargs: Mapping[str, Any] | None = None,
         **kwargs: Any,
     ) -> None:
-        if kwargs.pop("baseline", "critic") != "critic" or kwargs.pop("baseline_kwargs", None):
+        if baseline != "critic" or baseline_kwargs:
             raise ConfigError(
                 "expected no baseline for A2C, whose baseline is its critic, got one; pass critic "
                 "or critic_kwargs, or use REINFORCE"
             )
         if critic is not None and critic_kwargs:
             raise ConfigError("expected critic or critic_kwargs, got both; give one of them")
-        baseline: REINFORCEBaseline | str = "critic" if critic is None else CriticBaseline(critic)
-        super().__init__(env, policy, baseline, critic_kwargs, **kwargs)
+        learned: REINFORCEBaseline | str = "critic" if critic is None else CriticBaseline(critic)
+        super().__init__(env, policy, learned, critic_kwargs, **kwargs)
         actor = {"lr": 1e-4} if actor_optimizer_kwargs is None else actor_optimizer_kwargs
         self.actor_optimizer_kwargs = dict(actor)
         self.critic_optimizer_kwargs = dict(
