@@ -19,17 +19,19 @@ from rl4co.core.registry import ENVS
 from rl4co.envs.base import RL4COEnvBase, State
 from rl4co.envs.generator import Generator
 from rl4co.envs.scheduling.ffsp.generator import FFSPGenerator
+from rl4co.envs.scheduling.ffsp.questions import (
+    count_machines,
+    fresh,
+    next_question,
+    stage_goes_on,
+)
 from rl4co.envs.scheduling.ffsp.schedule import (
     Schedule,
     check_schedule,
     follow_schedule,
     left_shift,
-    smallest_by_group,
     trace_schedule,
 )
-
-#: Later than anything happens, and far from overflow when multiplied by a number of machines.
-NEVER = 2**40
 
 
 @ENVS.register("ffsp")
@@ -155,7 +157,7 @@ class FFSPEnv(RL4COEnvBase):
         }
 
     def _transition(self, state: State, action: Tensor) -> State:
-        num_machines, (num_stages, rows) = _num_machines(state), state["schedule"].shape[-2:]
+        num_machines, (num_stages, rows) = count_machines(state), state["schedule"].shape[-2:]
         waiting = rows - 1
         # Finished instances wait, whatever they are told.
         job = torch.where(state["done"], waiting, action.unsqueeze(-1))  # [*B, 1]
@@ -169,7 +171,7 @@ class FFSPEnv(RL4COEnvBase):
         # A machine that is asked has no time to wait: adding is setting.
         machine_wait = state["machine_wait_step"].scatter_add(-1, machine, duration)
         done = state["done"] | all_true(location >= num_stages)
-        delay, position = _next_question(state, location, job_wait, machine_wait, done)
+        delay, position = next_question(state, location, job_wait, machine_wait, done)
         return {
             "time_idx": (now + delay).squeeze(-1),
             "sub_time_idx": position.squeeze(-1),
@@ -194,11 +196,11 @@ class FFSPEnv(RL4COEnvBase):
         to_come = (location <= stage) & ~available
         may_wait = state["done"] | any_true(to_come)
         if self.free_waiting:
-            may_wait = may_wait | _stage_goes_on(state)
+            may_wait = may_wait | stage_goes_on(state)
         return torch.cat([available, may_wait], -1)  # [*B, J + 1]
 
     def _objective(self, state: State, actions: Tensor) -> Tensor:
-        walker = _fresh(state)
+        walker = fresh(state)
         for action in actions.unbind(-1):
             walker.update(self._transition(walker, action))
         return -walker["job_ready_time"].amax(-1).to(torch.float32)
@@ -233,7 +235,7 @@ class FFSPEnv(RL4COEnvBase):
     def step_bounds(self, state: State) -> tuple[int, int]:
         """An action for each job and stage; and each machine waits once after each job at most."""
         num_stages, num_jobs = state["schedule"].shape[-2], state["run_time"].shape[-2]
-        num_machines, starts = _num_machines(state), num_stages * num_jobs
+        num_machines, starts = count_machines(state), num_stages * num_jobs
         if self.free_waiting:
             return starts, starts * (1 + num_machines)
         # Machines of the first stage never wait, those of others only after a first job.
@@ -264,7 +266,7 @@ class FFSPEnv(RL4COEnvBase):
             The state with other `machine_table`, `stage_machine_table`, `machine_idx` and
             `stage_machine_idx`.
         """
-        batch, num_machines = state["machine_table"].shape[:-1], _num_machines(state)
+        batch, num_machines = state["machine_table"].shape[:-1], count_machines(state)
         num_stages = state["schedule"].shape[-2]
         per_stage = num_machines // num_stages
         if not batch or batch[-1] > math.factorial(per_stage):
@@ -350,80 +352,12 @@ class FFSPEnv(RL4COEnvBase):
         """
         check_schedule(td["run_time"], start_times, machines, td["schedule"].shape[-2])
         early = left_shift(td["run_time"], start_times, machines)
-        return follow_schedule(self, _fresh(dict(td.items())), early, machines)
+        return follow_schedule(self, fresh(dict(td.items())), early, machines)
 
     def _render(self, state: State, actions: Tensor | None, **options: Any) -> Any:
         from rl4co.envs.scheduling.ffsp.render import render
 
         return render(state, actions, **options)
-
-
-def _num_machines(state: Mapping[str, Tensor]) -> int:
-    return state["machine_table"].shape[-1]
-
-
-def _fresh(state: State) -> State:
-    """The state of the same instances, in the same order of machines, before the first step."""
-    zero = torch.zeros_like(state["time_idx"])
-    location = torch.zeros_like(state["job_location"])
-    location[..., -1] = state["schedule"].shape[-2]
-    return {
-        **state,
-        "time_idx": zero,
-        "sub_time_idx": zero,
-        "machine_idx": state["machine_table"][..., 0],
-        "stage_idx": zero,
-        "stage_machine_idx": state["stage_machine_table"][..., 0],
-        "machine_wait_step": torch.zeros_like(state["machine_wait_step"]),
-        "job_location": location,
-        "job_wait_step": torch.zeros_like(state["job_wait_step"]),
-        "job_ready_time": torch.zeros_like(state["job_ready_time"]),
-        "schedule": torch.zeros_like(state["schedule"]),
-        "done": torch.zeros_like(state["done"]),
-    }
-
-
-def _next_question(
-    state: State, location: Tensor, job_wait: Tensor, machine_wait: Tensor, done: Tensor
-) -> tuple[Tensor, Tensor]:
-    """In how much time which machine is asked next.
-
-    Args:
-        state: Before the action.
-        location: Stages that jobs have begun after it `[*B, J + 1]`.
-        job_wait: Time until jobs' operations end `[*B, J + 1]`.
-        machine_wait: Time until machines are free `[*B, P]`.
-        done: Whether nothing will be asked any more `[*B, 1]`.
-
-    Returns:
-        Time from now and place in `machine_table`, both `[*B, 1]`.
-    """
-    num_stages, num_machines = state["schedule"].shape[-2], _num_machines(state)
-    position = state["sub_time_idx"].unsqueeze(-1)  # [*B, 1]
-    places = torch.arange(num_machines, device=location.device)
-    # Until a job waits at each stage; until each machine, in order, is free and has one.
-    arrival = smallest_by_group(job_wait, location.clamp_max(num_stages), num_stages + 1, NEVER)
-    free = machine_wait.gather(-1, state["machine_table"]).unflatten(-1, (num_stages, -1))
-    due = torch.maximum(free, arrival[..., :num_stages, None]).flatten(-2)  # [*B, P]
-    # Who has been asked at this time is asked again after the next event. If there is none, all
-    # have waited for nothing and are asked again, behind all others of this time; the mask does
-    # not let this happen. Times are doubled to have room for that.
-    event = smallest_by_group(job_wait, (job_wait == 0).long(), 2, NEVER)[..., :1]  # [*B, 1]
-    again = torch.where(event < NEVER, 2 * event, 1)
-    due = torch.where((due == 0) & (places <= position), again, 2 * due)
-    soonest = (due * num_machines + places).argmin(-1, keepdim=True)  # earliest, then first in turn
-    delay = torch.where(done, 0, due.gather(-1, soonest) // 2)
-    return delay, torch.where(done, position, soonest)
-
-
-def _stage_goes_on(state: State) -> Tensor:
-    """Whether some other machine of the stage is busy, or is asked after this one: `[*B, 1]`."""
-    num_stages = state["schedule"].shape[-2]
-    per_stage = _num_machines(state) // num_stages
-    busy = (state["machine_wait_step"] > 0).unflatten(-1, (num_stages, per_stage)).sum(-1)  # [*B,S]
-    some_busy = busy.gather(-1, state["stage_idx"].unsqueeze(-1)) > 0
-    last = (state["sub_time_idx"] % per_stage == per_stage - 1).unsqueeze(-1)
-    return some_busy | ~last
 
 
 def _locate_fault(td: TensorDictBase, num_stages: int) -> str:

@@ -24,6 +24,7 @@ from rl4co.envs.generator import Generator
 from rl4co.envs.scheduling import _parts as parts
 from rl4co.envs.scheduling._schedules import ShopSchedules
 from rl4co.envs.scheduling.fjsp.generator import FJSPFileGenerator, FJSPGenerator
+from rl4co.envs.scheduling.fjsp.times import estimates, machine_facts, next_event, of_next_ops
 
 _BOUNDS = ("mean", "min")
 
@@ -169,21 +170,7 @@ class FJSPEnv(ShopSchedules):
 
     def _machine_facts(self, instance: State) -> State:
         """What the choice of machines adds to the state, for the instance as a whole."""
-        times = instance["proc_times"]
-        eligible = times > 0
-        num_eligible = eligible.sum(-2).to(times.dtype)  # [*B, O]
-        if self.bound == "mean":
-            typical = times.sum(-2) / num_eligible.clamp_min(1.0)  # [*B, O]
-        else:
-            typical = torch.where(eligible, times, torch.inf).amin(-2)
-            typical = torch.where(instance["pad_mask"], 0.0, typical)
-        return {
-            "ops_ma_adj": eligible,
-            "num_eligible": num_eligible,
-            "op_times": typical,
-            "cumulative_work": typical.cumsum(-1),
-            "ma_assignment": torch.zeros_like(num_eligible, dtype=torch.int64),
-        }
+        return machine_facts(instance, self.bound)
 
     def _transition(self, state: State, action: Tensor) -> State:
         index = action.unsqueeze(-1) - 1  # [*B, 1], -1 waits
@@ -208,7 +195,7 @@ class FJSPEnv(ShopSchedules):
         if self.chooses_machines:
             changes["ma_assignment"] = write("ma_assignment", op, machine)
         if not self.mask_no_ops:
-            changes["time"] = _next_event(state, ~(starts | state["done"]))
+            changes["time"] = next_event(state, ~(starts | state["done"]))
         changes.update(self._observe({**state, **changes}))
         return changes
 
@@ -250,7 +237,7 @@ class FJSPEnv(ShopSchedules):
         return {
             "earliest_start": earliest.contiguous(),  # the mask reads it job by job
             "time": time,
-            "lbs": _estimates(state, next_finish),
+            "lbs": estimates(state, next_finish),
             "is_ready": nothing.scatter(-1, state["next_op"], idle & left),
             "job_in_process": ~idle,
             "job_done": idle > left,
@@ -259,7 +246,7 @@ class FJSPEnv(ShopSchedules):
 
     def _next_machines(self, state: State) -> Tensor:
         """Which machines can run the jobs' next operations: `[*B, M, J]`."""
-        return _of_next_ops(state, "ops_ma_adj")
+        return of_next_ops(state, "ops_ma_adj")
 
     def _earliest(self, state: State, machines: Tensor, ready: Tensor) -> Tensor:
         """When the next operations could start, `[*B, J, M]`.
@@ -278,7 +265,7 @@ class FJSPEnv(ShopSchedules):
         """Estimated end of the next operations `[*B, J]`; not read where there is none."""
         start = torch.maximum(earliest, time[..., None, None]).transpose(-1, -2)  # [*B, M, J]
         if self.bound == "min":
-            return (start + _of_next_ops(state, "proc_times")).amin(-2)
+            return (start + of_next_ops(state, "proc_times")).amin(-2)
         next_op = state["next_op"]
         mean_start = torch.where(machines, start, 0.0).sum(-2)
         mean_start = mean_start / state["num_eligible"].gather(-1, next_op)
@@ -406,25 +393,3 @@ class FJSPEnv(ShopSchedules):
 
         schedule = None if actions is None else self.get_schedule(state, actions)
         return render(state, schedule, **options)
-
-
-def _of_next_ops(state: State, key: str) -> Tensor:
-    """Columns of a table `[*B, M, O]` that belong to the jobs' next operations: `[*B, M, J]`."""
-    table, next_op = state[key], state["next_op"].unsqueeze(-2)  # [*B, M, O], [*B, 1, J]
-    return table.gather(-1, next_op.expand(*table.shape[:-1], next_op.shape[-1]))
-
-
-def _next_event(state: State, waits: Tensor) -> Tensor:
-    """The clock `[*B]`, at the next end of an operation for those that wait, `waits [*B, 1]`."""
-    now, busy = state["time"].unsqueeze(-1), state["busy_until"]  # [*B, 1], [*B, M]
-    event = torch.where(busy > now, busy, torch.inf).amin(-1, keepdim=True)  # [*B, 1]
-    return torch.where(waits & (event < torch.inf), event, now).squeeze(-1)
-
-
-def _estimates(state: State, next_finish: Tensor) -> Tensor:
-    """`lbs [*B, O]`, from the estimated ends of the jobs' next operations `[*B, J]`."""
-    work = state["cumulative_work"]
-    # How far each job is ahead of the running sum of work.
-    ahead = next_finish - work.gather(-1, state["next_op"])  # [*B, J]
-    estimate = work + ahead.gather(-1, state["ops_job_map"])  # [*B, O]
-    return torch.where(state["op_scheduled"], state["finish_times"], estimate)
