@@ -15,28 +15,48 @@ from __future__ import annotations
 import dataclasses
 import functools
 import os
-import threading
 import time
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
-
-from tensordict import TensorDictBase
-from torch import Tensor, nn
+from typing import Any, TypeAlias
 
 from rl4co.core.errors import ConfigError, RL4COError
-from rl4co.core.registry import ENVS, SOLVERS
 from rl4co.data.formats import Published, find_instances, read_instance
 from rl4co.data.formats.write import require_writable
-from rl4co.envs.base import RL4COEnvBase
 from rl4co.solvers._parallel import Crew
-from rl4co.tasks.evaluate import evaluate_policy
-from rl4co.tasks.load import load_policy
+from rl4co.tasks.approaches import (
+    Answer,
+    Approach,
+    ByFile,
+    ByModel,
+    BySearch,
+    BySolver,
+    environment_of,
+)
 
-#: Settings with which environments admit solutions that use up a limit of a published instance.
-_SETTINGS: Mapping[str, Mapping[str, Any]] = {"op": {"length_margin": -1e-6}}
+__all__ = [
+    "PICTURES",
+    "Answer",
+    "Approach",
+    "ByFile",
+    "ByModel",
+    "BySearch",
+    "BySolver",
+    "Failed",
+    "Outcome",
+    "Solved",
+    "check_picture",
+    "describe",
+    "environment_of",
+    "format_value",
+    "list_files",
+    "read_instance",
+    "save_picture",
+    "solve_file",
+    "solve_files",
+]
 
 #: Formats of pictures.
 PICTURES = (".png", ".pdf", ".svg", ".jpg")
@@ -109,155 +129,6 @@ class Failed:
 
 
 Outcome: TypeAlias = Solved | Failed
-
-# ---------------------------------------------------------------- ways to a solution
-
-
-class Answer(NamedTuple):
-    """What came of an instance.
-
-    Attributes:
-        solution: Routes, or a schedule.
-        solver: Name of what found it.
-        bound: Lower bound on the values of all solutions, if one was proven.
-    """
-
-    solution: Any
-    solver: str
-    bound: float | None = None
-
-
-#: From an instance to a solution.
-Approach: TypeAlias = Callable[[Published], Answer]
-
-
-@dataclasses.dataclass(frozen=True)
-class BySolver:
-    """Solutions by a classical solver, from nothing or from another solution.
-
-    Args:
-        solver: Name; None: the best one for the problem (that can begin with a solution).
-        max_runtime: Seconds per instance.
-        seed: Seed of the solver; None: its own default.
-    """
-
-    solver: str | None = None
-    max_runtime: float = 10.0
-    seed: int | None = None
-
-    def __post_init__(self) -> None:
-        if not self.max_runtime > 0:
-            raise ConfigError(f"expected a positive number of seconds, got {self.max_runtime:g}")
-        if self.solver is not None:
-            SOLVERS.location(self.solver)  # raises for names that do not exist
-
-    def __call__(self, instance: Published, start: Any = None) -> Answer:
-        """A solution that is not worse than `start`, and what the solver has proven."""
-        exact = instance.to_tensordict(normalize=False)
-        env = environment_of(instance)
-        is_warm = start is not None
-        chosen = SOLVERS[self.solver] if self.solver else env.default_solver(warm_start=is_warm)
-        options: dict[str, Any] = {}
-        if start is not None:
-            options["initial"] = instance.to_actions(start)
-        # What goes on from a solution may well be without chance, even if the start was not.
-        if self.seed is not None and not (is_warm and "seed" not in chosen.options):
-            options["seed"] = self.seed
-        found = chosen(env, exact, max_runtime=self.max_runtime, **options)
-        bound = None if found.bounds is None else float(found.bounds[0])
-        return Answer(instance.from_actions(found.actions), chosen.name, bound)
-
-
-@dataclasses.dataclass(frozen=True)
-class ByModel:
-    """Solutions by a trained policy.
-
-    Args:
-        policy: The policy.
-        env: Environment that it was made for. An instance of a problem that this one includes will
-            do: a CVRP for the MTVRP.
-        method: How to decode, one of :data:`~rl4co.tasks.methods.METHODS`.
-        options: Further arguments of :func:`~rl4co.tasks.evaluate.evaluate_policy`.
-    """
-
-    policy: nn.Module
-    env: RL4COEnvBase
-    method: str = "greedy"
-    options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    _lock: threading.Lock = dataclasses.field(default_factory=threading.Lock, repr=False)
-
-    @classmethod
-    def load(
-        cls,
-        path: str | os.PathLike[str],
-        method: str = "greedy",
-        device: str = "cpu",
-        options: Mapping[str, Any] | None = None,
-    ) -> ByModel:
-        """The model of a checkpoint, or of a folder written by `save_pretrained`."""
-        policy, env = load_policy(path, device)
-        return cls(policy, env or _environment(policy.env_name), method, dict(options or {}))
-
-    def __call__(self, instance: Published) -> Answer:
-        """The best solution that the method decodes."""
-        seen = instance.as_problem(self.env.name)
-        td = seen.to_tensordict(normalize=True)
-        with self._lock:  # one policy, however many files are worked on
-            actions = self.decode(td)
-        return Answer(seen.from_actions(actions), self.method)
-
-    def decode(self, td: TensorDictBase) -> Tensor:
-        """Actions `[B, T]` for instances as the policy sees them."""
-        result = evaluate_policy(self.env, self.policy, td, self.method, **self.options)
-        actions: Tensor = result["actions"]
-        return actions
-
-
-@dataclasses.dataclass(frozen=True)
-class BySearch(ByModel):
-    """Solutions by a policy that is adapted to the instance.
-
-    Args:
-        policy: See :class:`ByModel`.
-        env: See :class:`ByModel`.
-        method: How to adapt it, one of :data:`~rl4co.tasks.methods.SEARCHES`.
-        options: Further arguments of :func:`~rl4co.tasks.search.search`.
-    """
-
-    method: str = "eas_lay"
-
-    def decode(self, td: TensorDictBase) -> Tensor:
-        """Actions `[B, T]` for instances as the policy sees them."""
-        from rl4co.tasks.search import search  # with Lightning, which nothing else here needs
-
-        return search(self.policy, self.env, td, self.method, **self.options).actions
-
-
-@dataclasses.dataclass(frozen=True)
-class ByFile:
-    """A solution that is there already, to be polished or priced.
-
-    Args:
-        path: File in any format of solutions.
-    """
-
-    path: str | os.PathLike[str]
-
-    def __call__(self, instance: Published) -> Answer:
-        """The solution in the file, which has to be valid."""
-        return Answer(instance.read_solution(self.path), Path(self.path).name)
-
-
-def environment_of(instance: Published) -> RL4COEnvBase:
-    """The environment of an instance."""
-    return _environment(instance.problem)
-
-
-@functools.cache
-def _environment(problem: str) -> RL4COEnvBase:
-    env: RL4COEnvBase = ENVS[problem](**_SETTINGS.get(problem, {}))
-    return env
-
 
 # ---------------------------------------------------------------- solving
 
