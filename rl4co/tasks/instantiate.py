@@ -243,7 +243,7 @@ def show_versions() -> None:
 
     packages = (
         "rl4co", "torch", "tensordict", "torchrl", "lightning", "hydra-core", "omegaconf", "numpy",
-        "matplotlib", "torch_geometric", "pyvrp", "ortools", "elkai",
+        "numba", "matplotlib", "pyvrp", "ortools", "elkai",
     )  # fmt: skip
     rows = {name: _version(name) for name in packages}
     rows.update({"Python": platform.python_version(), "platform": platform.platform()})

@@ -382,7 +382,7 @@ def test_package_and_command_line_load_nothing_heavy(statement: str):
 def test_environments_load_little_more_than_torchrl(statement: str):
     """Nothing of training, configuration, plotting or solvers comes with an environment."""
     heavy = {"lightning", "hydra", "omegaconf", "matplotlib", "numba", "scipy", "rich"}
-    solvers = {"pyvrp", "ortools", "elkai", "vrplib", "tsplib95", "highspy", "torch_geometric"}
+    solvers = {"pyvrp", "ortools", "elkai", "vrplib", "tsplib95", "torch_geometric"}
     loaded = loaded_by(statement, after="import torchrl.data, torchrl.envs")
     assert loaded.isdisjoint(heavy | solvers)
 
