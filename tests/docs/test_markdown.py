@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
+import shlex
 
 from pathlib import Path
 
 import pytest
+import typer
 
+from rl4co.cli import app
 from rl4co.core.registry import ENVS
 from rl4co.envs import check_env
 
@@ -73,3 +76,35 @@ def test_the_sketch_of_a_new_problem_is_sound(monkeypatch: pytest.MonkeyPatch):
     (code,) = blocks(ROOT / "CONTRIBUTING.md")
     exec(compile(code, "CONTRIBUTING.md", "exec"), namespace)
     check_env(namespace["KnapsackEnv"](generator_params={"num_items": 6, "capacity": 2.0}))
+
+
+# ---------------------------------------------------------------- the command line
+
+SHELL_BLOCK = re.compile(r"```(?:bash|console)\n(.*?)```", re.DOTALL)
+COMMANDS = [
+    (page.name, line.removeprefix("$ "))
+    for page in [*PAGES, ROOT / "CONTRIBUTING.md"]
+    for block in SHELL_BLOCK.findall(page.read_text())
+    for line in block.splitlines()
+    if line.removeprefix("$ ").startswith("rl4co ")
+]
+
+
+@pytest.mark.parametrize(("page", "line"), COMMANDS)
+def test_commands_parse(page: str, line: str):
+    """Commands, options and arguments are known; nothing is run."""
+    words = shlex.split(line, comments=True)[1:]
+    name, *arguments = words
+    command = typer.main.get_command(app).commands[name]
+    given = command.make_context(name, arguments).params
+    if name == "benchmark":
+        # Both parse, but only one of them says what to compare.
+        by_arguments = bool(given["instances"]) and bool(given["method"])
+        assert by_arguments != (given["spec"] is not None), f"{page}: {line}"
+
+
+def test_commands_are_found():
+    """Otherwise nothing would be tested above."""
+    assert {line.split()[1] for _, line in COMMANDS} == {
+        "benchmark", "eval", "generate", "list", "solve", "train",
+    }  # fmt: skip
