@@ -1,5 +1,6 @@
-"""Every exception the library raises on purpose.
+"""The library's own exceptions.
 
+Where a built-in exception says it all (`FileNotFoundError`, `IndexError`), that one is raised.
 Messages follow one grammar: *expected what, got what; do what*. Each class also derives from the
 built-in exception a caller would guess, so `except ValueError` keeps working.
 """
@@ -12,7 +13,7 @@ from collections.abc import Iterable, Sequence
 
 
 class RL4COError(Exception):
-    """Base class of all errors raised by RL4CO."""
+    """Base class of the library's own errors."""
 
 
 class UnknownNameError(RL4COError, LookupError):
@@ -49,6 +50,7 @@ class InvalidSolutionError(RL4COError, ValueError):
     Args:
         constraint: Name of the violated constraint.
         instances: Indices of the violating instances in the (flattened) batch.
+        batch: Number of instances in that batch.
     """
 
     def __init__(self, constraint: str, instances: Sequence[int], batch: int) -> None:

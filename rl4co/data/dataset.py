@@ -48,7 +48,7 @@ class TensorDictDataset(Dataset[TensorDict]):
 
     def __init__(self, td: TensorDictBase) -> None:
         if not isinstance(td, TensorDictBase) or not td.batch_dims:
-            got = f"batch size {[]}" if isinstance(td, TensorDictBase) else type(td).__name__
+            got = "batch size []" if isinstance(td, TensorDictBase) else type(td).__name__
             raise ConfigError(f"expected a TensorDict with a batch axis, got {got}")
         self.data = td
 

@@ -2,7 +2,7 @@
 
 All randomness of training is a function of seed, epoch, batch and process, and weights, optimizers
 and schedulers are in every checkpoint. What is left, and is put right here, is Lightning's own
-bookkeeping at the moment of saving. Seen from a checkpoint there are four such moments:
+bookkeeping at the moment of saving. Seen from a checkpoint there are five such moments:
 
 | saved | still to come | what Lightning does on its own |
 |---|---|---|
