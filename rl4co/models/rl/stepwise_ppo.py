@@ -30,8 +30,9 @@ from rl4co.models.rl.processes import num_processes
 from rl4co.models.rl.reward_scaling import RewardScaler
 from rl4co.models.rl.transitions import INSTANCE, TransitionBuffer
 
-#: Keys of a transition that are not part of its state.
-_OUTCOME = ("action", "reward")
+#: Keys of a transition that are not part of its state; the last one is TorchRL mode's record of
+#: actions, which the decode loop does not fill.
+_OUTCOME = ("action", "reward", "solution")
 _BUFFER_KEY = "transitions"
 
 
@@ -224,6 +225,11 @@ class StepwisePPO(InnerLoop):
     @torch.no_grad()
     def collect(self, batch: TensorDictBase, batch_idx: int) -> Tensor:
         """Solves a batch and adds its transitions to the buffer; returns the rewards `[B]`."""
+        if not self.env.has_dense_reward:
+            raise UnsupportedError(
+                f"expected an environment with a reward at every step, got {self.env.name}; use "
+                "tsp_dense, a scheduling problem with stepwise_reward=True, or PPO"
+            )
         rng = self.action_rng("train", batch_idx)
         states: list[State] = []
         choices: list[TensorDictBase] = []
@@ -235,11 +241,6 @@ class StepwisePPO(InnerLoop):
 
         td = self.env.reset(batch)
         total, final, _ = rollout(self.env, td, act)
-        if final["reward"] is states[0]["reward"]:
-            raise UnsupportedError(
-                f"expected an environment with a reward at every step, got {self.env.name}; use "
-                "tsp_dense, a scheduling problem with stepwise_reward=True, or PPO"
-            )
         rewards = [*(state["reward"] for state in states[1:]), final["reward"]]
         first = states[0]
         moving = [

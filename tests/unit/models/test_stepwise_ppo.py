@@ -15,8 +15,8 @@ from torch import nn
 
 from rl4co.core.errors import ConfigError, UnsupportedError
 from rl4co.core.ops import get_distance
-from rl4co.envs import DenseRewardTSPEnv, TSPEnv
-from rl4co.models import AttentionModelPolicy, StepwisePPO
+from rl4co.envs import DenseRewardTSPEnv, FJSPEnv, JSSPEnv, TSPEnv
+from rl4co.models import AttentionModelPolicy, L2DPPOModel, StepwisePPO
 from rl4co.models.rl.transitions import INSTANCE, TransitionBuffer
 from rl4co.training import LearningCurve, RL4COTrainer
 
@@ -149,10 +149,39 @@ def test_reward_scale():
     )
 
 
-def test_an_environment_without_dense_rewards_is_refused():
-    model = make_model(env=TSPEnv(generator_params={"num_loc": NODES}))
+@pytest.mark.parametrize("torchrl_mode", [False, True])
+def test_an_environment_without_dense_rewards_is_refused(torchrl_mode):
+    env = TSPEnv(generator_params={"num_loc": NODES}, _torchrl_mode=torchrl_mode)
+    model = make_model(env=env)
     with pytest.raises(UnsupportedError, match="reward at every step, got tsp"):
         model.collect(model.env.generate(2), 0)
+
+
+def test_torchrl_mode_gives_the_same_transitions():
+    """Its states have no reward in the beginning, and a record of actions that nobody fills."""
+    found = []
+    for torchrl_mode in (False, True):
+        params = {"num_loc": NODES}
+        env = DenseRewardTSPEnv(generator_params=params, _torchrl_mode=torchrl_mode)
+        model = make_model(env=env)
+        model.collect(env.generator(4, rng=torch.Generator().manual_seed(0)), 0)
+        found.append(transitions(model))
+    plain, torchrl = found
+    assert set(plain.keys()) == set(torchrl.keys())
+    for key in plain.keys():
+        assert torch.equal(plain[key], torchrl[key]), key
+
+
+@pytest.mark.parametrize("env_cls", [JSSPEnv, FJSPEnv])
+def test_job_shops_are_trained_in_torchrl_mode(env_cls, tmp_path: Path):
+    """Two batches of training, a validation."""
+    params = {"num_jobs": 3, "num_machines": 2}
+    env = env_cls(generator_params=params, stepwise_reward=True, _torchrl_mode=True)
+    policy_kwargs = {"embed_dim": 16, "num_heads": 2, "feedforward_hidden": 16}
+    model = L2DPPOModel(env, policy_kwargs=policy_kwargs, **{**SIZES, "train_data_size": 8})
+    trainer = fit(model, tmp_path)
+    assert trainer.global_step > 0
+    assert torch.isfinite(trainer.callback_metrics["val/reward"])
 
 
 def test_the_batch_is_left_alone():
