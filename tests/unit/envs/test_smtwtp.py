@@ -18,7 +18,7 @@ from rl4co.core.errors import ConfigError, FileFormatError, InvalidInstanceError
 from rl4co.core.rng import derive_generator
 from rl4co.data.formats.tardiness import read_best_tardiness, read_weighted_tardiness
 from rl4co.decoding.rollout import random_policy, rollout
-from rl4co.envs import SMTWTPEnv, SMTWTPGenerator
+from rl4co.envs import SMTWTPEnv, SMTWTPGenerator, get_env
 from rl4co.envs.testing import enumerate_solutions
 
 KEYS = ("job_due_time", "job_weight", "job_process_time")
@@ -154,6 +154,25 @@ def test_ranges_and_seeds():
 def test_bad_parameters(params):
     with pytest.raises(ConfigError):
         SMTWTPGenerator(**params)
+
+
+def test_number_of_jobs():
+    """`num_job` is short for the generator's argument, and may not contradict it."""
+    for env in (SMTWTPEnv(num_job=4), get_env("smtwtp", num_job=4)):
+        assert env.generate(2)["job_weight"].shape == (2, 5)
+    params = {"max_job_weight": 3.0}
+    env = SMTWTPEnv(generator_params=params, num_job=4)
+    assert (env.generator.num_job, env.generator.max_job_weight) == (4, 3.0)
+    assert params == {"max_job_weight": 3.0}
+    generator = SMTWTPGenerator(num_job=4)
+    assert SMTWTPEnv(generator, num_job=4).generator is generator
+    assert SMTWTPEnv(generator_params={"num_job": 4}, num_job=4).generator.num_job == 4
+    with pytest.raises(ConfigError, match=r"num_job = 5 in generator, too, got 4; give it once"):
+        SMTWTPEnv(generator, num_job=5)
+    with pytest.raises(ConfigError, match=r"num_job = 5 in generator_params, too, got 4"):
+        SMTWTPEnv(generator_params={"num_job": 4}, num_job=5)
+    with pytest.raises(ConfigError, match="integer >= 1, got 0"):
+        SMTWTPEnv(num_job=0)
 
 
 def test_message_names_the_job():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +11,11 @@ import torch
 from tensordict import TensorDict, TensorDictBase
 from torch import Tensor
 
-from rl4co.core.errors import InvalidInstanceError
+from rl4co.core.errors import ConfigError, InvalidInstanceError
 from rl4co.core.ops import all_true
 from rl4co.core.registry import ENVS
 from rl4co.envs.base import RL4COEnvBase, State
+from rl4co.envs.generator import Generator
 from rl4co.envs.scheduling.smtwtp.generator import SMTWTPGenerator
 
 
@@ -48,11 +50,36 @@ class SMTWTPEnv(RL4COEnvBase):
     Reward:
         Minus the total weighted tardiness, $-\\sum_j w_j \\max(C_j - d_j, 0)$, where $C_j$ is when
         job j ends. The dummy costs nothing and takes no time.
+
+    Args:
+        generator: Source of instances.
+        generator_params: Arguments of the generator.
+        num_job: Number of jobs of generated instances, short for `{"num_job": ...}` in
+            `generator_params`; None leaves it to them.
+        kwargs: See :class:`RL4COEnvBase`.
     """
 
     name = "smtwtp"
     generator_cls = SMTWTPGenerator
     instance_shapes = {"job_due_time": "j+1", "job_weight": "j+1", "job_process_time": "j+1"}
+
+    def __init__(
+        self,
+        generator: Generator | None = None,
+        generator_params: Mapping[str, Any] | None = None,
+        num_job: int | None = None,
+        **kwargs: Any,
+    ) -> None:
+        if num_job is not None:
+            params = {"num_job": num_job, **(generator_params or {})}
+            given = params["num_job"] if generator is None else getattr(generator, "num_job", None)
+            if given != num_job:
+                source = "generator_params" if generator is None else "generator"
+                raise ConfigError(
+                    f"expected num_job = {num_job!r} in {source}, too, got {given!r}; give it once"
+                )
+            generator_params = params if generator is None else generator_params
+        super().__init__(generator, generator_params, **kwargs)
 
     def _init_state(self, instance: State) -> State:
         times = instance["job_process_time"]
