@@ -26,6 +26,9 @@ BEGIN = "no operation starts before time 0"
 DURATION = "every operation takes its processing time"
 WAITING = "waiting is for an operation that runs"
 
+#: Rule of job shops without a choice of machines.
+ONE_MACHINE = "every operation has one eligible machine only (use fjsp for several)"
+
 
 # ---------------------------------------------------------------- structure of instances
 
@@ -91,43 +94,82 @@ def locate_fault(
     """
     try:
         faults = find_faults(dict(instance))
+        dims = next(iter(faults.values())).dim()
+        finite = instance["proc_times"].isfinite().flatten(dims).all(-1)  # [*B]
     except (RuntimeError, IndexError, KeyError):
         return ""  # keys or shapes are wrong, which the message says already
-    broken = torch.stack([fault.flatten() for fault in faults.values()]).any(0)  # [B]
+    rules = torch.stack([~finite.flatten(), *(fault.flatten() for fault in faults.values())])
+    broken = rules.any(0)  # [B]
     if not broken.any():
         return ""
     row = int(broken.long().argmax())
-    dims = next(iter(faults.values())).dim()
     single = {
         key: (value.flatten(0, dims - 1)[row] if dims else value).cpu()
         for key, value in instance.items()
     }
-    sentence = next(_operation_faults(single), None)
+    sentence = next(_operation_faults(single, one_machine=ONE_MACHINE in faults), None)
     return f"; in instance {row}: {sentence}" if sentence else ""
 
 
-def _operation_faults(instance: Mapping[str, Tensor]) -> Iterator[str]:
-    """Sentences on the jobs and operations that are wrong in one instance."""
+def _operation_faults(instance: Mapping[str, Tensor], one_machine: bool) -> Iterator[str]:
+    """Sentences on the jobs and operations that are wrong in one instance.
+
+    Args:
+        instance: The instance, without batch axis.
+        one_machine: Whether an operation may have one eligible machine only.
+    """
     pad, times = instance["pad_mask"].tolist(), instance["proc_times"]  # [O], [M, O]
     num_ops = len(pad)
-    ranges = zip(
-        instance["start_op_per_job"].tolist(), instance["end_op_per_job"].tolist(), strict=True
-    )
-    for job, (first, last) in enumerate(ranges):
+    bounds = (instance[key].tolist() for key in ("start_op_per_job", "end_op_per_job"))
+    padding: int | None = None  # the first job of padding
+    begin, latest = 0, "no job"  # where the next job has to begin, and behind which one
+    for job, (first, last) in enumerate(zip(*bounds, strict=True)):
         if not 0 <= first <= last < num_ops:
             yield f"job {job} has no operations, from {first} to {last} of {num_ops}"
             continue
+        if pad[first]:
+            padding = job if padding is None else padding
+            if job == 0:
+                yield f"job 0 is padding, as operation {first} of the row is"
+            if first != last:
+                yield (
+                    f"job {job} is padding and goes from operation {first} to {last} of the row; "
+                    "point it to one of them"
+                )
+            continue
+        if padding is not None:
+            yield f"job {job} (operation {first} of the row) follows job {padding}, a padded one"
+        if first != begin:
+            yield (
+                f"job {job} begins at operation {first} of the row, and not at {begin}, "
+                f"right behind {latest}"
+            )
         for op in range(first, last + 1):
-            name, column = f"operation {op - first} of job {job}", times[:, op]
-            if pad[op] and not pad[first]:
-                yield f"{name} is padding"
-            if (column < 0).any():
-                machine = int((column < 0).long().argmax())
-                yield f"{name} takes {column[machine]:g} on machine {machine}"
-            if not pad[op] and not (column > 0).any():
-                yield f"{name} has no eligible machine"
-            if not pad[op] and not column.isfinite().all():
-                yield f"{name} has a processing time that is not finite"
+            name = f"operation {op - first} of job {job}"
+            yield from _time_faults(name, times[:, op], pad[op], one_machine)
+        begin, latest = last + 1, f"job {job}"
+    for op in range(begin, num_ops):
+        name, column = f"operation {op} of the row, behind {latest},", times[:, op]
+        if not pad[op]:
+            yield f"{name} belongs to no job; mark it as padding, or give it to a job"
+        if column.any():  # a time that is not a number counts, too
+            machine = int((column != 0).long().argmax())
+            yield f"{name} is padding and takes {column[machine]:g} on machine {machine}"
+
+
+def _time_faults(name: str, times: Tensor, padded: bool, one_machine: bool) -> Iterator[str]:
+    """Sentences on the processing times `[M]` of an operation that belongs to a job."""
+    if padded:
+        yield f"{name} is padding"
+    wrong = (times < 0) | ~times.isfinite()  # [M]
+    if wrong.any():
+        machine = int(wrong.long().argmax())
+        yield f"{name} takes {times[machine]:g} on machine {machine}"
+    eligible = int((times > 0).sum())
+    if not padded and not eligible:
+        yield f"{name} has no eligible machine"
+    if one_machine and eligible > 1:
+        yield f"{name} has {eligible} eligible machines"
 
 
 # ---------------------------------------------------------------- action sequences

@@ -485,5 +485,80 @@ def test_faults_name_job_and_operation_in_batches():
     with pytest.raises(InvalidInstanceError, match="in instance 2: operation 2 of job 1 has no"):
         env.reset(td)
     td["proc_times"][1, 0, 3, 8] = torch.nan
-    with pytest.raises(InvalidInstanceError, match="proc_times is finite"):
+    place = r"proc_times is finite.*; in instance 2: operation 2 of job 1 takes nan on machine 3"
+    with pytest.raises(InvalidInstanceError, match=place):
         env.reset(td)
+
+
+def with_time(time: float) -> list[list[float]]:
+    """The processing times of two jobs with another one for the first operation of job 1."""
+    first, *others = TWO["proc_times"]
+    return [[*first[:2], time, *first[3:]], *others]
+
+
+#: Faults of the two jobs (operations 0 and 1, and 2 and 3): what is changed, and what is said.
+PLACES: dict[str, tuple[dict[str, Any], str]] = {
+    "padding with a time": (
+        {"end_op_per_job": [1, 2], "pad_mask": [False, False, False, True]},
+        "operation 3 of the row, behind job 1, is padding and takes 2 on machine 0",
+    ),
+    "an operation without a job": (
+        {"end_op_per_job": [1, 2]},
+        "operation 3 of the row, behind job 1, belongs to no job",
+    ),
+    "a padded job of two operations": (
+        {"pad_mask": [False, False, True, True]},
+        "job 1 is padding and goes from operation 2 to 3 of the row",
+    ),
+    "padding only": ({"pad_mask": [True] * 4}, "job 0 is padding, as operation 0 of the row is"),
+    "padding inside a job": (
+        {"pad_mask": [False, False, False, True]},
+        "operation 1 of job 1 is padding",
+    ),
+    "a job behind padding": (
+        {
+            "start_op_per_job": [0, 3, 2],
+            "end_op_per_job": [1, 3, 2],
+            "pad_mask": [False, False, False, True],
+        },
+        "job 2 (operation 2 of the row) follows job 1, a padded one",
+    ),
+    "jobs that overlap": (
+        {"start_op_per_job": [0, 1]},
+        "job 1 begins at operation 1 of the row, and not at 2, right behind job 0",
+    ),
+    "a late beginning": (
+        {"start_op_per_job": [1, 2]},
+        "job 0 begins at operation 1 of the row, and not at 0, right behind no job",
+    ),
+    "not a number": (
+        {"proc_times": with_time(float("nan"))},
+        "operation 0 of job 1 takes nan on machine 0",
+    ),
+    "infinite": (
+        {"proc_times": with_time(float("inf"))},
+        "operation 0 of job 1 takes inf on machine 0",
+    ),
+    "minus infinite": (
+        {"proc_times": with_time(-float("inf"))},
+        "operation 0 of job 1 takes -inf on machine 0",
+    ),
+}
+
+
+@pytest.mark.parametrize("fault", PLACES)
+def test_every_fault_names_job_and_operation(fault: str):
+    changes, place = PLACES[fault]
+    faulty = {key: torch.tensor([{**TWO, **changes}[key]]) for key in TWO}
+    with pytest.raises(InvalidInstanceError) as caught:
+        FJSPEnv().reset(TensorDict(faulty, batch_size=[1]))
+    assert f"; in instance 0: {place}" in str(caught.value)
+
+
+def test_a_choice_of_machines_names_job_and_operation():
+    """Job shops have none; the flexible ones may."""
+    td = TensorDict({key: torch.tensor([TWO[key]]) for key in TWO}, batch_size=[1])
+    FJSPEnv().reset(td)
+    place = "use fjsp for several.*; in instance 0: operation 0 of job 0 has 2 eligible machines"
+    with pytest.raises(InvalidInstanceError, match=place):
+        JSSPEnv().reset(td)

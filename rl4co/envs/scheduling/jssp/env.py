@@ -124,10 +124,7 @@ class JSSPEnv(FJSPEnv):
 
     def _instance_faults(self, instance: State) -> dict[str, Tensor]:
         several = ((instance["proc_times"] > 0).sum(-2) > 1).any(-1)
-        return {
-            **super()._instance_faults(instance),
-            "every operation has one eligible machine only (use fjsp for several)": several,
-        }
+        return {**super()._instance_faults(instance), parts.ONE_MACHINE: several}
 
     def _only_machines(self, instance: Mapping[str, Tensor]) -> Tensor:
         return (instance["proc_times"] > 0).int().argmax(-2)
