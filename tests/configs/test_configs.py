@@ -12,6 +12,7 @@ import yaml
 from hydra.utils import get_object
 from omegaconf import DictConfig, OmegaConf
 
+from rl4co.envs import scheduling
 from rl4co.tasks.train import CONFIG_DIR, load_config, run
 
 #: The example of the paper, apart from its second, identical `max_epochs: 100`: YAML allows a key
@@ -136,6 +137,16 @@ def test_example_is_that_of_the_paper():
     assert (
         (CONFIG_DIR / "experiment" / "example.yaml").read_text().startswith("# @package _global_")
     )
+
+
+def test_every_scheduling_problem_has_an_experiment():
+    problems = {path.parent.name for path in Path(scheduling.__path__[0]).glob("*/env.py")}
+    chosen = {
+        load_config([f"experiment={name}"]).env.name
+        for name in EXPERIMENTS
+        if name.startswith("scheduling/")
+    }
+    assert chosen == problems
 
 
 @pytest.mark.parametrize("experiment", EXPERIMENTS)
