@@ -7,9 +7,11 @@ followed by pairs of a machine and its processing time.
 
 from __future__ import annotations
 
+import functools
 import os
 
-from rl4co.data.formats.shop import Operation, ShopInstance, Words, first_machine, renumber
+from rl4co.data.formats.shop import Operation, ShopInstance, first_machine, renumber
+from rl4co.data.formats.shop_words import Words, read_jobs
 from rl4co.data.formats.source import CORRECT, Source
 
 
@@ -33,8 +35,7 @@ def parse_fjs(source: Source, *, machines_from: int | None = None) -> ShopInstan
     num_jobs = words.whole_number("number of jobs", "header", low=1)
     num_machines = words.whole_number("number of machines", "header", low=1)
     words.rest_of_line()  # the mean number of eligible machines
-    jobs = [_read_job(words, job, num_machines) for job in range(num_jobs)]
-    words.require_end(num_jobs)
+    jobs = read_jobs(words, num_jobs, functools.partial(_read_job, num_machines=num_machines))
     offset = machines_from
     if offset is None:
         offset = first_machine(source, jobs, num_machines, default=1)

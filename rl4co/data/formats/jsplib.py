@@ -10,6 +10,7 @@ word `Times` with one line of processing times per job, and `Machines` with one 
 
 from __future__ import annotations
 
+import functools
 import os
 
 from collections.abc import Sequence
@@ -18,7 +19,8 @@ from pathlib import Path
 import numpy as np
 
 from rl4co.core.errors import InvalidInstanceError
-from rl4co.data.formats.shop import Operation, ShopInstance, Words, first_machine, renumber
+from rl4co.data.formats.shop import Operation, ShopInstance, first_machine, renumber
+from rl4co.data.formats.shop_words import Words, read_jobs
 from rl4co.data.formats.source import CORRECT, TRUNCATED, Source, is_number
 
 
@@ -38,8 +40,7 @@ def parse_jsplib(source: Source) -> list[ShopInstance]:
     words = Words(source)
     num_jobs = words.whole_number("number of jobs", "header", low=1)
     num_machines = words.whole_number("number of machines", "header", low=1)
-    jobs = [_read_job(words, job, num_machines) for job in range(num_jobs)]
-    words.require_end(num_jobs)
+    jobs = read_jobs(words, num_jobs, functools.partial(_read_job, num_machines=num_machines))
     offset = first_machine(source, jobs, num_machines, default=0)
     return [ShopInstance(source.path.stem, num_machines, renumber(jobs, offset), source.path)]
 
@@ -111,17 +112,16 @@ def _read_table(
     if not lines:
         raise source.fault(f"a section {title}", "none", TRUNCATED)
     words = Words(source, lines)
-    what = "processing time" if title == "Times" else "machine"
-    low, high = (0, None) if title == "Times" else (0, num_machines)
-    table = [
-        [
-            words.whole_number(what, f"{title}, job {job}, operation {number}", low=low, high=high)
+    what, high = ("processing time", None) if title == "Times" else ("machine", num_machines)
+
+    def read_row(words: Words, job: int) -> list[int]:
+        place = f"{title}, job {job}, operation "
+        return [
+            words.whole_number(what, f"{place}{number}", low=0, high=high)
             for number in range(num_machines)
         ]
-        for job in range(num_jobs)
-    ]
-    words.require_end(num_jobs)
-    return table
+
+    return read_jobs(words, num_jobs, read_row)
 
 
 # ---------------------------------------------------------------- writing

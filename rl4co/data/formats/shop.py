@@ -17,7 +17,7 @@ import torch
 from tensordict import TensorDict, TensorDictBase
 
 from rl4co.core.errors import ConfigError, InvalidInstanceError
-from rl4co.data.formats.source import CORRECT, TRUNCATED, Source
+from rl4co.data.formats.source import CORRECT, Source
 
 #: Machine → processing time of one operation; machines count from 0.
 Operation = Mapping[int, int]
@@ -155,83 +155,6 @@ def batch_instances(instances: Sequence[ShopInstance], num_ops: int | None = Non
         "pad_mask": torch.arange(width) >= torch.tensor(lengths).unsqueeze(-1),  # [B, O]
     }
     return TensorDict(tensors, batch_size=[size])
-
-
-class Words:
-    """The numbers of a file one after the other, with the place where each one stands.
-
-    Args:
-        source: The file.
-        lines: Numbers of the lines to read, from 1 (default: all).
-    """
-
-    def __init__(self, source: Source, lines: Sequence[int] | None = None) -> None:
-        self.source = source
-        self._numbers: list[float] = []
-        self._lines: list[int] = []
-        self._next = 0
-        for line in range(1, len(source.lines) + 1) if lines is None else lines:
-            text = source.lines[line - 1]
-            if text.lstrip().startswith("#"):
-                continue
-            values = _line_numbers(source, text.split(), line)
-            self._numbers += values
-            self._lines += [line] * len(values)
-
-    @property
-    def left(self) -> int:
-        """Number of words not read yet."""
-        return len(self._numbers) - self._next
-
-    @property
-    def line(self) -> int:
-        """Line of the last word that was read."""
-        return self._lines[max(self._next - 1, 0)] if self._lines else 1
-
-    def whole_number(self, what: str, place: str, *, low: int, high: int | None = None) -> int:
-        """The next word, a whole number in a range.
-
-        Args:
-            what: What it is, for messages.
-            place: Where in the instance, such as `job 2, operation 0`.
-            low: Smallest number allowed.
-            high: Largest number allowed.
-        """
-        if not self.left:
-            raise self.source.fault(
-                what, "the end of the file", TRUNCATED, line=self.line, section=place
-            )
-        number = self._numbers[self._next]
-        self._next += 1
-        if number < low or (high is not None and number > high) or number != int(number):
-            limits = f"{what}, a whole number from {low}" + ("" if high is None else f" to {high}")
-            raise self.source.fault(limits, f"{number:g}", CORRECT, line=self.line, section=place)
-        return int(number)
-
-    def rest_of_line(self) -> list[float]:
-        """The words left on the line of the last one, which are read."""
-        begin, line = self._next, self.line
-        while self.left and self._lines[self._next] == line:
-            self._next += 1
-        return self._numbers[begin : self._next]
-
-    def require_end(self, num_jobs: int) -> None:
-        """Raises if there are words left."""
-        if self.left:
-            number, line = self._numbers[self._next], self._lines[self._next]
-            raise self.source.fault(
-                f"the end of the file after {num_jobs} jobs", f"{number:g}", CORRECT, line=line
-            )
-
-
-def _line_numbers(source: Source, words: list[str], line: int) -> Sequence[float]:
-    """The numbers of a line; nearly all lines have whole ones only."""
-    try:
-        # Python reads `1_000` as a number; no format does.
-        values = list(map(int, words))
-        return source.numbers(words, line) if "_" in "".join(words) else values
-    except ValueError:
-        return source.numbers(words, line)
 
 
 def first_machine(

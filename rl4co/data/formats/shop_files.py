@@ -2,7 +2,7 @@
 
 Files in the standard and the FJS format are whole numbers, apart from remarks: the number of jobs,
 of machines, and then the jobs. What the numbers say decides between the two, as the wrong reading
-does not come out even; if both do, the first line of a job and the suffix `.fjs` decide.
+does not come out even; if both or none do, the suffix `.fjs` and the lengths of lines decide.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _SHORTEST = 4
 
 def looks_like_shop(source: Source) -> bool:
     """Whether a file begins like a job shop; it may be damaged further on."""
-    return _has_times(source) or _first_lines(source) is not None
+    return _has_times(source) or _filled_lines(source) is not None
 
 
 def parse_shops(source: Source) -> list[ShopInstance]:
@@ -31,11 +31,13 @@ def parse_shops(source: Source) -> list[ShopInstance]:
     Raises:
         FileFormatError: The file is damaged; the message names the line, job and operation.
     """
-    lines = _first_lines(source)
+    lines = _filled_lines(source)
     if _has_times(source) or lines is None:
         return parse_jsplib(source)
-    head, job = lines
-    is_fjs = source.path.suffix.lower() == ".fjs" or len(head) == 3 or len(job) != 2 * int(head[1])
+    head, *jobs = lines
+    # In the standard format, a job has two numbers for each machine; some may be missing.
+    standard = sum(len(job) == 2 * int(head[1]) for job in jobs)
+    is_fjs = source.path.suffix.lower() == ".fjs" or len(head) == 3 or 2 * standard < len(jobs)
     likely, other = (_parse_fjs, parse_jsplib) if is_fjs else (parse_jsplib, _parse_fjs)
     try:
         return likely(source)
@@ -56,17 +58,16 @@ def _has_times(source: Source) -> bool:
     return any(line == "times" and all(map(is_number, row.split())) for line, row in pairs)
 
 
-def _first_lines(source: Source) -> tuple[list[str], list[str]] | None:
-    """The words of the first two lines that are no remarks, if they are those of a job shop.
+def _filled_lines(source: Source) -> list[list[str]] | None:
+    """The words of the lines that are no remarks, if the first two are those of a job shop.
 
     The first one has the number of jobs and of machines, and maybe the mean number of eligible
     machines, which only the FJS format has. Then jobs begin with their number of operations.
     """
-    filled = (line.split() for line in source.lines if line.strip() and line.strip()[0] != "#")
-    lines = list(itertools.islice(filled, 2))
+    lines = [line.split() for line in source.lines if line.strip() and line.strip()[0] != "#"]
     if len(lines) < 2 or not 2 <= len(lines[0]) <= 3 or len(lines[1]) < _SHORTEST:
         return None
-    head, job = lines
+    head, job = lines[:2]
     counts = [*head[:2], job[0]] if len(head) == 3 else head
     whole = all(word.isdecimal() for word in (*head[:2], *job)) and is_number(head[-1])
-    return (head, job) if whole and all(int(word) for word in counts) else None
+    return lines if whole and all(int(word) for word in counts) else None

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from rl4co.core.errors import ConfigError, FileFormatError, InvalidInstanceError
+from rl4co.data.formats import read_instance
 from rl4co.data.formats.fjs import format_fjs, read_fjs
 from rl4co.data.formats.jsplib import format_jsplib, format_taillard, read_jsplib, read_l2d
 from rl4co.data.formats.shop import Bounds, ShopInstance, batch_instances, read_bounds
@@ -191,6 +192,80 @@ def test_damaged_flexible_job_shops(tmp_path: Path):
         with pytest.raises(FileFormatError) as caught:
             read_fjs(written(tmp_path, text))
         assert message in str(caught.value)
+
+
+#: Three jobs on two machines, one line each.
+THREE_LINES = "3 2\n0 3 1 1\n1 4 0 5\n0 2 1 6\n"
+#: Three jobs with two operations, one, and two.
+THREE_FLEXIBLE = "3 2 1\n2 1 1 3 1 2 4\n1 2 1 2 2 1\n2 1 2 6 1 1 5\n"
+
+
+@pytest.mark.parametrize("job", range(3))
+@pytest.mark.parametrize("text", [THREE_LINES, THREE_FLEXIBLE], ids=["standard", "fjs"])
+def test_a_missing_number_names_its_job(text: str, job: int, tmp_path: Path):
+    """With a line for each job, not the one in which the reading gets stuck."""
+    read = read_fjs if text is THREE_FLEXIBLE else read_jsplib
+    lines = text.splitlines()
+    words = lines[1 + job].split()
+    for missing in range(len(words)):
+        lines[1 + job] = " ".join(words[:missing] + words[missing + 1 :])
+        with pytest.raises(FileFormatError, match=rf"line {2 + job}, job {job}\b"):
+            read(written(tmp_path, "\n".join(lines)))
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("2 2\n0 3 1\n1 4 0 5\n", "line 2, job 0, operation 1: expected processing time"),
+        ("2 2\n0 3\n1 4 0 5\n", "line 2, job 0, operation 1: expected machine"),
+        ("2 2\n0 3 1\n1 4 0\n", "line 2, job 0, operation 1: expected processing time"),
+        (TAILLARD.replace(" 5 3 4", " 5 3"), "line 4, Times, job 0, operation 2"),
+        (TAILLARD.replace(" 3 1 2", " 3 1"), "line 7, Machines, job 0, operation 2"),
+    ],
+)
+def test_a_missing_number_names_its_operation(text: str, place: str, tmp_path: Path):
+    with pytest.raises(FileFormatError) as caught:
+        read_jsplib(written(tmp_path, text, "short.jsp"))
+    assert place in str(caught.value) and "got the end of the line" in str(caught.value)
+
+
+def test_a_missing_number_of_a_flexible_job_shop(tmp_path: Path):
+    place = "line 2, job 0, operation 1: expected processing time, got the end of the line"
+    with pytest.raises(FileFormatError, match=place):
+        read_fjs(written(tmp_path, "2 2 1\n2 1 1 3 1 2\n1 1 1 2\n"))
+    # Even where the next line could fill the gap: without its first number it is a job, too.
+    with pytest.raises(FileFormatError, match=place):
+        read_fjs(written(tmp_path, "2 2 1\n2 1 1 3 1 2\n2 1 2 1 1 2 5\n"))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "2 3\n2 5 0 3 1 4 1 2\n2 6 0 1\n",
+        "2 3\n2 5 0 3 1\n4 1 2 2 6 0 1\n",
+        "2 3 2 5 0 3 1 4\n1 2 2 6 0 1\n",
+        "2\n3\n2 5 0 3 1 4\n\n# remark\n1 2 2 6 0 1\n",
+        "2 3\n2 5\n0 3\n1 4\n1 2\n2 6\n0 1\n",
+    ],
+)
+def test_lines_that_end_anywhere(text: str, tmp_path: Path):
+    """Also as many lines as jobs, that are no jobs."""
+    assert read_jsplib(written(tmp_path, text))[0].jobs == SHOP.jobs
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["2 3 2\n2 2 1 4 3 5\n1 2 7 1 3 1 1 2 2 3 3\n", "2 3\n2 2 1 4\n3 5\n1 2 7\n1 3 1 1 2 2 3 3"],
+)
+def test_lines_of_flexible_job_shops_that_end_anywhere(text: str, tmp_path: Path):
+    assert read_fjs(written(tmp_path, text)).jobs == FLEXIBLE.jobs
+
+
+def test_a_missing_number_of_the_first_job_is_one_of_its_format(tmp_path: Path):
+    """The other lines tell the standard format from the FJS format."""
+    text = "3 3\n2 5 0 3 1\n1 2 2 6 0 1\n0 1 1 1 2 1\n"
+    with pytest.raises(FileFormatError, match="line 2, job 0, operation 2: expected processing"):
+        read_instance(written(tmp_path, text, "short.jsp"))
 
 
 # ---------------------------------------------------------------- arrays and bounds
