@@ -70,6 +70,19 @@ def test_files_agree_with_their_table(folder: Path):
             assert machines == [list(range(shop.num_machines))] * shop.num_jobs
 
 
+def test_an_operation_of_no_time_is_named_and_written_back(shared_dir: Path, tmp_path: Path):
+    file = shared_dir / "data" / "jssp" / "instances" / "orb07"
+    if not file.is_file():
+        pytest.skip("no job shops in the shared folder")
+    with pytest.warns(UserWarning, match="orb07, job 9, operation 9: .* got 0"):
+        td, *_ = jsp.read(file)
+    assert td["end_op_per_job"][0, -1] == 98
+    (original,) = jsp.read_instances(file)
+    for file_format in ("standard", "taillard"):
+        (copy,) = jsp.write(tmp_path / file_format, td, file_format)
+        assert jsp.read_instances(copy)[0].jobs == original.jobs
+
+
 def test_files_are_recognised_by_their_content(folder: Path):
     """All of them, and nothing else; the table knows them by name or path."""
     files = find_instances(folder)

@@ -10,7 +10,13 @@ from __future__ import annotations
 import functools
 import os
 
-from rl4co.data.formats.shop import Operation, ShopInstance, first_machine, renumber
+from rl4co.data.formats.shop import (
+    Operation,
+    ShopInstance,
+    first_machine,
+    note_no_time,
+    renumber,
+)
 from rl4co.data.formats.shop_words import Words, read_jobs
 from rl4co.data.formats.source import CORRECT, Source
 
@@ -49,7 +55,8 @@ def parse_fjs(source: Source, *, machines_from: int | None = None) -> ShopInstan
                     CORRECT,
                     section=f"job {job}, operation {number}",
                 )
-    return ShopInstance(source.path.stem, num_machines, renumber(jobs, offset), source.path)
+    shop = ShopInstance(source.path.stem, num_machines, renumber(jobs, offset), source.path)
+    return note_no_time(shop)
 
 
 def _read_job(words: Words, job: int, num_machines: int) -> list[Operation]:

@@ -19,7 +19,13 @@ from pathlib import Path
 import numpy as np
 
 from rl4co.core.errors import InvalidInstanceError
-from rl4co.data.formats.shop import Operation, ShopInstance, first_machine, renumber
+from rl4co.data.formats.shop import (
+    Operation,
+    ShopInstance,
+    first_machine,
+    note_no_time,
+    renumber,
+)
 from rl4co.data.formats.shop_words import Words, read_jobs
 from rl4co.data.formats.source import CORRECT, TRUNCATED, Source, is_number
 
@@ -36,13 +42,14 @@ def read_jsplib(path: str | os.PathLike[str]) -> list[ShopInstance]:
 def parse_jsplib(source: Source) -> list[ShopInstance]:
     """See :func:`read_jsplib`."""
     if looks_like_taillard(source):
-        return _parse_taillard(source)
+        return [note_no_time(shop) for shop in _parse_taillard(source)]
     words = Words(source)
     num_jobs = words.whole_number("number of jobs", "header", low=1)
     num_machines = words.whole_number("number of machines", "header", low=1)
     jobs = read_jobs(words, num_jobs, functools.partial(_read_job, num_machines=num_machines))
     offset = first_machine(source, jobs, num_machines, default=0)
-    return [ShopInstance(source.path.stem, num_machines, renumber(jobs, offset), source.path)]
+    shop = ShopInstance(source.path.stem, num_machines, renumber(jobs, offset), source.path)
+    return [note_no_time(shop)]
 
 
 def _read_job(words: Words, job: int, num_machines: int) -> list[Operation]:
@@ -130,9 +137,12 @@ def _read_table(
 def format_jsplib(instance: ShopInstance) -> str:
     """The text of a file in the standard format, machines from 0.
 
+    The format has as many operations in each job as there are machines: a shorter job ends with
+    operations that take no time, on machines that it does not visit. Reading leaves them out again.
+
     Raises:
-        InvalidInstanceError: An operation has several machines, or a job not one operation per
-            machine; the FJS format has room for both.
+        InvalidInstanceError: An operation has several machines, or a job more operations than there
+            are machines; the FJS format has room for both.
     """
     lines = [f"# instance {instance.name}", f"{instance.num_jobs} {instance.num_machines}"]
     for row in _pairs(instance):
@@ -160,14 +170,22 @@ def format_taillard(instance: ShopInstance) -> str:
 
 
 def _pairs(instance: ShopInstance) -> list[list[tuple[int, int]]]:
-    """Machine and processing time of each operation, job by job."""
+    """Machine and processing time of each operation, as many in each job as there are machines."""
+    count = instance.num_machines
+    rows = []
     for number, job in enumerate(instance.jobs):
-        if len(job) != instance.num_machines or any(len(operation) != 1 for operation in job):
+        if len(job) > count or any(len(operation) != 1 for operation in job):
+            most = max(len(operation) for operation in job)
             raise InvalidInstanceError(
-                f"expected {instance.num_machines} operations with one machine each in every job, "
-                f"got others in job {number} of {instance.name}; write it in the FJS format"
+                f"expected at most {count} operations with one machine each in every job, got "
+                f"{len(job)} with up to {most} in job {number} of {instance.name}; "
+                "write it in the FJS format"
             )
-    return [[next(iter(operation.items())) for operation in job] for job in instance.jobs]
+        row = [next(iter(operation.items())) for operation in job]
+        visited = {machine for machine, _ in row}
+        others = [machine for machine in range(count) if machine not in visited]
+        rows.append(row + [(machine, 0) for machine in others[: count - len(row)]])
+    return rows
 
 
 # ---------------------------------------------------------------- arrays

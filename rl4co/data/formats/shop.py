@@ -7,6 +7,7 @@ import dataclasses
 import math
 import os
 import re
+import warnings
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -155,6 +156,24 @@ def batch_instances(instances: Sequence[ShopInstance], num_ops: int | None = Non
         "pad_mask": torch.arange(width) >= torch.tensor(lengths).unsqueeze(-1),  # [B, O]
     }
     return TensorDict(tensors, batch_size=[size])
+
+
+def note_no_time(shop: ShopInstance) -> ShopInstance:
+    """The instance of a file; warns of operations that take no time, which tensors leave out."""
+    places = [
+        f"job {job}, operation {number}"
+        for job, operations in enumerate(shop.jobs)
+        for number, operation in enumerate(operations)
+        if not any(operation.values())
+    ]
+    if places:
+        more = f" (and {len(places) - 1} more)" if len(places) > 1 else ""
+        warnings.warn(
+            f"{shop.source}, {places[0]}{more}: expected a processing time from 1, got 0; "
+            "environments leave out what takes no time, which needs no machine",
+            stacklevel=2,
+        )
+    return shop
 
 
 def first_machine(

@@ -131,14 +131,35 @@ def test_tensors():
 
 
 def test_operations_that_take_no_time(tmp_path: Path):
-    """They are read as they are, and left out of tensors; mixed with others, they are refused."""
-    (shop,) = read_jsplib(written(tmp_path, STANDARD.replace("0 1\n", "0 0\n")))
+    """They are read as they are, with a warning, and left out of tensors; mixed with others, they
+    are refused."""
+    path = written(tmp_path, STANDARD.replace("0 1\n", "0 0\n"))
+    with pytest.warns(UserWarning, match=r"file.txt, job 1, operation 2: .* got 0; .* leave out"):
+        (shop,) = read_jsplib(path)
     assert shop.jobs[1][2] == {0: 0}
     assert shop.to_tensordict()["end_op_per_job"].tolist() == [2, 4]
     with pytest.raises(InvalidInstanceError, match="none in job 0 of x"):
         batch_instances([ShopInstance("x", 1, (({0: 0},),))])
     with pytest.raises(FileFormatError, match=r"line 2, job 0, operation 0: .*0 on some machines"):
         read_fjs(written(tmp_path, FJS.replace("1 4 3 5", "1 4 3 0")))
+    with pytest.warns(UserWarning, match="flex.fjs, job 0, operation 1: expected a processing"):
+        read_fjs(written(tmp_path, FJS.replace("1 2 7", "1 2 0"), "flex.fjs"))
+    lines = TAILLARD.replace(" 5 3 4", " 0 3 0")
+    with pytest.warns(UserWarning, match=r"job 0, operation 0 \(and 1 more\)"):
+        read_jsplib(written(tmp_path, lines))
+
+
+def test_jobs_that_do_not_visit_every_machine_are_written(tmp_path: Path):
+    """They end with operations of no time, which are left out when they are read again."""
+    short = ShopInstance("short", 3, (({2: 5}, {0: 3}), ({1: 2}, {2: 6}, {0: 1})))
+    assert format_jsplib(short).splitlines()[2] == "2 5 0 3 1 0"
+    for text in (format_jsplib(short), format_taillard(short)):
+        with pytest.warns(UserWarning, match="job 0, operation 2"):
+            (shop,) = read_jsplib(written(tmp_path, text))
+        assert shop.timed_jobs == short.jobs
+    long = ShopInstance("long", 1, (({0: 5},), ({0: 1}, {0: 2})))
+    with pytest.raises(InvalidInstanceError, match="got 2 with up to 1 in job 1 of long; write it"):
+        format_jsplib(long)
 
 
 # ---------------------------------------------------------------- damaged files

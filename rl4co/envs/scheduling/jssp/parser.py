@@ -68,8 +68,8 @@ def write(
     Args:
         where: The folder; it is created.
         instances: Instances or states with batch size `[B]` or none.
-        file_format: `standard`, `taillard`, or `fjs`, which has room for jobs that do not visit
-            every machine once.
+        file_format: `standard` or `taillard`, in which jobs that do not visit every machine end
+            with operations that take no time; or `fjs`, which has room for jobs of any length.
 
     Returns:
         The files.
