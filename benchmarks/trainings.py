@@ -138,7 +138,7 @@ def show(record: Record, title: str, columns: Sequence[str], cells: Cells) -> No
     Console().print(table)
 
 
-def render(name: str, folder: Path, columns: list[str], cells: Cells, picture: str = "") -> None:
+def render(name: str, folder: Path, columns: list[str], cells: Cells, below: str = "") -> None:
     """Rewrites the section of the README from the stored rows.
 
     Args:
@@ -146,7 +146,7 @@ def render(name: str, folder: Path, columns: list[str], cells: Cells, picture: s
         folder: Folder of results; only that of the repository is shown.
         columns: Heads of the table.
         cells: What is stored → rows of the table.
-        picture: Markdown below the table.
+        below: Markdown below the table: a picture, or what the table does not say.
     """
     path = folder / f"{name}.json"
     if folder != report.RESULTS or not path.exists():
@@ -154,7 +154,7 @@ def render(name: str, folder: Path, columns: list[str], cells: Cells, picture: s
     content = json.loads(path.read_text(encoding="utf-8"))
     meta = content["meta"]
     facts = f"`{meta['command']}` · {meta['date']} · {meta['cpu']}, {meta['threads']} threads"
-    parts = [report.markdown_table(columns, cells(content)), picture, facts]
+    parts = [report.markdown_table(columns, cells(content)), below, facts]
     report.update_readme(name, "\n\n".join(part for part in parts if part))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks import trainings
+from benchmarks import report, scheduling, trainings
 
 
 @pytest.fixture
@@ -74,3 +75,17 @@ def test_processes_share_a_record(tmp_path: Path) -> None:
 def test_rows_of_other_settings_are_dropped(tmp_path: Path) -> None:
     record(tmp_path).add({"problem": "tsp"})
     assert not record(tmp_path, lr=0.2).has(problem="tsp")
+
+
+def test_job_shops_have_the_same_numbers_everywhere() -> None:
+    """Those that are stored: in the table of the benchmarks and in that of the method."""
+    stored = json.loads((report.RESULTS / "scheduling.json").read_text(encoding="utf-8"))
+    cells = scheduling.table_rows(stored)
+    root = report.RESULTS.parent.parent
+    page = (root / "benchmarks" / "README.md").read_text(encoding="utf-8")
+    assert report.markdown_table(scheduling.COLUMNS, cells) in page
+    assert scheduling.CAPTION in page
+    method = (root / "rl4co/models/zoo/l2d/README.md").read_text(encoding="utf-8")
+    for instances, name, steps, makespan, gap, _ in cells:
+        if steps:
+            assert f"{makespan} ({gap})" in method, (instances, name)
