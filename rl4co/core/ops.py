@@ -50,9 +50,17 @@ def unbatchify(x: Batched, shape: int | Sequence[int]) -> Batched:
     return x
 
 
-def flatten_starts(x: Tensor) -> Tensor:
-    """`[B, S, ...]` → `[S * B, ...]`: from the library's axes to the published row order."""
-    return x.transpose(0, 1).flatten(0, 1)
+def flatten_starts(x: Tensor, batch_dims: int = 1) -> Tensor:
+    """From the library's axes to the published row order, starts outermost.
+
+    Args:
+        x: Instances, then their starts.
+        batch_dims: Number of axes of instances, in front of that of the starts; 0 for one instance.
+
+    Shapes:
+        `[*B, S, ...]` → `[S * B, ...]` with B instances in all
+    """
+    return x.movedim(batch_dims, 0).flatten(0, batch_dims)
 
 
 def gather_by_index(src: Tensor, idx: Tensor, dim: int = 1, squeeze: bool = True) -> Tensor:

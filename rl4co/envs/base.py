@@ -282,8 +282,13 @@ class RL4COEnvBase(RecordsArguments, TorchRLMode):
         return self._count_starts(dict(td.items()))
 
     def select_start_nodes(self, td: TensorDictBase, num_starts: int) -> Tensor:
-        """Distinct first actions in the published row order: `[S * B]`, row `s * B + b`."""
-        return flatten_starts(self.start_actions(dict(td.items()), num_starts))
+        """First actions of :meth:`start_actions` in the published row order, starts outermost.
+
+        Shapes:
+            `[S * B]`, row `s * B + b` is start s of instance b; several batch axes count as one, no
+            batch axis as one instance
+        """
+        return flatten_starts(self.start_actions(dict(td.items()), num_starts), td.batch_dims)
 
     def start_actions(self, state: State, num_starts: int) -> Tensor:
         """Distinct first actions `[B, S]`."""

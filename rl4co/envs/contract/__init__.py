@@ -30,5 +30,6 @@ RULES: tuple[tuple[str, Check], ...] = (
     ("an instance does not depend on its batch mates", purity.batch_mates_do_not_matter),
     ("any number of batch axes works", purity.any_batch_axes),
     ("start actions are feasible and distinct", behaviour.starts_are_distinct),
+    ("starts come in the published order from any batch", behaviour.starts_in_any_batch),
     ("TorchRL can use the environment", behaviour.torchrl_agrees),
 )

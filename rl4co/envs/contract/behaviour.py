@@ -269,6 +269,26 @@ def starts_are_distinct(probe: Probe) -> Findings:
         yield "select_start_nodes is not start_actions in rows s * B + b; override _start_actions"
 
 
+def starts_in_any_batch(probe: Probe) -> Findings:
+    """Starts are those of the single instances, starts outermost, whatever the batch axes."""
+    env = probe.env
+    instances = env.generator(6, rng=probe.rng("starts")).to(env.device)
+    try:
+        count = env.get_num_starts(env.reset(instances))
+    except UnsupportedError:
+        return
+    for shape, given in (((2, 3), instances.reshape(2, 3)), ((), instances[0])):
+        flat = given.reshape(-1)
+        alone = [env.select_start_nodes(env.reset(one), count) for one in flat.unsqueeze(1)]
+        expected = torch.stack(alone, 1).flatten()  # [S, B] -> [S * B]
+        starts = env.select_start_nodes(env.reset(given), count)
+        if not torch.equal(starts, expected):
+            yield (
+                f"select_start_nodes is wrong for batch size {list(shape)}: expected start s of "
+                f"instance b in row s * {len(flat)} + b; index axes from the end in _start_actions"
+            )
+
+
 def torchrl_agrees(probe: Probe) -> Findings:
     """TorchRL can use the environment, and sums up the same reward."""
     env = configured(probe.env, _torchrl_mode=True)

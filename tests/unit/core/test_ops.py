@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import pytest
@@ -94,6 +95,16 @@ def test_flatten_starts_is_the_published_order():
     x = torch.arange(6).view(2, 3)  # [B, S]
     assert flatten_starts(x).tolist() == [0, 3, 1, 4, 2, 5]
     assert torch.equal(unbatchify(flatten_starts(x), 3), x)
+
+
+def test_flatten_starts_of_several_batch_axes_or_none():
+    """Starts are outermost, and what is behind their axis stays."""
+    x = torch.arange(2 * 3 * 4 * 5).view(2, 3, 4, 5)  # [*B, S, T], batch (2, 3)
+    flat = flatten_starts(x, 2)
+    assert flat.shape == (24, 5)
+    for s, a, b in itertools.product(range(4), range(2), range(3)):
+        assert torch.equal(flat[s * 6 + a * 3 + b], x[a, b, s])
+    assert torch.equal(flatten_starts(x[0, 0], 0), x[0, 0])
 
 
 def test_wrong_repeats_are_refused():

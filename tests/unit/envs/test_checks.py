@@ -333,6 +333,14 @@ class FloatStarts(TSPEnv):
         return super()._start_actions(state, num_starts).float()
 
 
+class OneAxisOfStarts(TSPEnv):
+    """Takes the first batch axis for the only one."""
+
+    def select_start_nodes(self, td, num_starts):
+        starts = self.start_actions(dict(td.items()), num_starts)
+        return starts.movedim(-1, 0).flatten(0, min(1, td.batch_dims))
+
+
 class HalfRewards(TSPEnv):
     """Step rewards that do not add up to the reward."""
 
@@ -381,6 +389,7 @@ BROKEN = [
     (StartsAtDepot, "a start action is forbidden by the mask in instances 0, 1"),
     (RepeatedStarts, "two of the 12 starts are equal; let _count_starts count the distinct"),
     (FloatStarts, "start_actions gives torch.float32 of shape [8, 6], expected int64"),
+    (OneAxisOfStarts, "select_start_nodes is wrong for batch size [2, 3]"),
     (HalfRewards, "the step rewards of a TorchRL rollout do not add up to get_reward"),
 ]
 
