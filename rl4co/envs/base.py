@@ -278,7 +278,12 @@ class RL4COEnvBase(RecordsArguments, TorchRLMode):
     # ---------------------------------------------------------------- starts, search, pictures
 
     def get_num_starts(self, td: TensorDictBase) -> int:
-        """Number of distinct starts, from the instance (never from the generator)."""
+        """Number of distinct starts, from the instances (never from the generator).
+
+        Instances of a batch may allow more or fewer first actions. This is the largest of their
+        numbers, so no start of any of them is missed; it may change from batch to batch. Where it
+        depends on values of the instances, it takes one look at the device.
+        """
         return self._count_starts(dict(td.items()))
 
     def select_start_nodes(self, td: TensorDictBase, num_starts: int) -> Tensor:
@@ -291,8 +296,11 @@ class RL4COEnvBase(RecordsArguments, TorchRLMode):
         return flatten_starts(self.start_actions(dict(td.items()), num_starts), td.batch_dims)
 
     def start_actions(self, state: State, num_starts: int) -> Tensor:
-        """Distinct first actions `[B, S]`."""
-        available = self._count_starts(state)
+        """First actions `[*B, S]`, distinct where an instance allows as many.
+
+        An instance that allows fewer repeats them in turn, after all its distinct ones are used.
+        """
+        available = self._most_starts(state)
         if not 1 <= num_starts <= available:
             raise ConfigError(
                 f"expected 1 to {available} starts for {self.name}, got {num_starts}; "

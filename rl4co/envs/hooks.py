@@ -1,7 +1,8 @@
 """The hooks of a problem: what the author of an environment writes.
 
 All are pure functions on a mapping of tensors (`State`), work for any number of leading batch axes
-`*B` and never synchronise with the host. :class:`rl4co.envs.base.RL4COEnvBase` calls them.
+`*B` and never synchronise with the host; `_count_starts` alone may look at the device once.
+:class:`rl4co.envs.base.RL4COEnvBase` calls them.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ State = dict[str, Tensor]
 
 
 class ProblemHooks:
-    """What a problem is made of; the last four methods are optional capabilities."""
+    """What a problem is made of; the methods behind `step_bounds` are optional capabilities."""
 
     name: ClassVar[str]
     generator_cls: ClassVar[type[Generator]]
@@ -68,7 +69,10 @@ class ProblemHooks:
         raise NotImplementedError
 
     def _start_actions(self, state: State, num_starts: int) -> Tensor:
-        """The first `num_starts` distinct feasible first actions `[*B, S]`."""
+        """The first `num_starts` distinct feasible first actions `[*B, S]`.
+
+        An instance that has fewer repeats them in turn, after all of them are used.
+        """
         raise UnsupportedError(f"{self.name} has no multi-start; use sampling instead")
 
     def _start_prefix(self, state: State) -> Tensor | None:
@@ -77,8 +81,16 @@ class ProblemHooks:
         return None
 
     def _count_starts(self, state: State) -> int:
-        """Number of distinct first actions that :meth:`_start_actions` offers."""
+        """Number of distinct first actions of the instance in the batch that has most of them."""
         raise UnsupportedError(f"{self.name} has no multi-start; use sampling instead")
+
+    def _most_starts(self, state: State) -> int:
+        """Most starts that may be asked for, from shapes alone.
+
+        To be overridden where :meth:`_count_starts` depends on values: a number of starts that is
+        set once must not be refused in the next batch.
+        """
+        return self._count_starts(state)
 
     def _local_search(self, state: State, actions: Tensor, **options: Any) -> Tensor:
         """Improved solutions `[*B, T']`."""

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def get_num_starts(td: TensorDictBase, env_name: RL4COEnvBase | str) -> int:
-    """Number of distinct first actions of a state's instances.
+    """Number of distinct first actions of the instance that has most of them.
 
     Args:
         td: State after `reset`.
@@ -26,7 +26,7 @@ def get_num_starts(td: TensorDictBase, env_name: RL4COEnvBase | str) -> int:
 
 
 def select_start_nodes(td: TensorDictBase, env: RL4COEnvBase, num_starts: int) -> Tensor:
-    """Distinct first actions, starts outermost.
+    """First actions, distinct where an instance has as many, starts outermost.
 
     Args:
         td: State after `reset`.

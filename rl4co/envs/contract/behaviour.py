@@ -258,9 +258,10 @@ def starts_are_distinct(probe: Probe) -> Findings:
             "feasible first actions in _start_actions, and count only those in _count_starts"
         )
     repeats = (starts.sort(-1).values.diff(dim=-1) == 0).any(-1)  # [*B]
-    # An instance whose mask forbids some may repeat the others; going home is none to miss.
+    # An instance whose mask forbids some may repeat the others, but not all instances may; going
+    # home is none to miss.
     missed = mask.scatter(-1, starts, False)[..., 1:].any(-1)
-    if (repeats & (missed | mask.all(-1))).any():
+    if (repeats & (missed | mask.all(-1))).any() or repeats.all():
         yield (
             f"two of the {count} starts are equal; let _count_starts count the distinct first "
             "actions of the instance"

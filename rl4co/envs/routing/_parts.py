@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from rl4co.core.ops import (
+    any_true,
     gather_points,
     get_distance,
     get_leg_costs,
@@ -118,14 +119,30 @@ def first_customers(like: Tensor, num_starts: int) -> Tensor:
     return customers.expand(*like.shape[:-1], num_starts)
 
 
-def allowed_customers(mask: Tensor, num_starts: int) -> Tensor:
-    """The first customers that a mask `[*B, N]` allows, as start actions `[*B, S]`.
+def allowed_starts(mask: Tensor, num_starts: int, depot: bool = False) -> Tensor:
+    """The first S starts that a mask `[*B, N]` allows: `[*B, S]`.
 
-    An instance that allows fewer than S offers them again in turn, the depot if it allows none.
+    An instance with fewer offers them again in turn.
+
+    Args:
+        mask: Allowed first actions.
+        num_starts: Number S of starts.
+        depot: Whether the depot is a start like any other, the last one; otherwise only where no
+            customer is allowed.
     """
-    customers = mask[..., 1:].long()  # [*B, N - 1]
-    order = customers.argsort(stable=True, dim=-1, descending=True) + 1  # allowed ones first
-    count = customers.sum(-1, keepdim=True).clamp_min(1)  # [*B, 1]
-    turn = torch.arange(num_starts, device=mask.device) % count  # [*B, S]
-    starts = order.gather(-1, turn)
-    return starts * mask.gather(-1, starts)
+    offered = _offered_starts(mask, depot)  # [*B, N]
+    order = offered.long().argsort(stable=True, dim=-1, descending=True)  # allowed ones first
+    turn = torch.arange(num_starts, device=mask.device) % offered.sum(-1, keepdim=True)  # [*B, S]
+    return (order.gather(-1, turn) + 1) % mask.shape[-1]
+
+
+def count_allowed_starts(mask: Tensor, depot: bool = False) -> int:
+    """Starts of the instance that has most of them; looks at the device once."""
+    return int(_offered_starts(mask, depot).sum(-1).amax())
+
+
+def _offered_starts(mask: Tensor, depot: bool) -> Tensor:
+    """Which customers, and behind them the depot, are starts: `[*B, N]` → `[*B, N]`."""
+    customers = mask[..., 1:]
+    home = ~any_true(customers)  # [*B, 1]
+    return torch.cat([customers, home | mask[..., :1] if depot else home], -1)

@@ -16,7 +16,7 @@ from tensordict import TensorDict
 
 from rl4co.core.errors import ConfigError, RL4COError
 from rl4co.core.ops import get_tour_length
-from rl4co.envs import CVRPEnv, CVRPGenerator, TSPEnv, TSPGenerator, check_env
+from rl4co.envs import CVRPEnv, CVRPGenerator, SVRPEnv, TSPEnv, TSPGenerator, check_env
 from rl4co.envs.checks import EnvCheckError, find_faults
 from rl4co.envs.contract import RULES
 
@@ -326,6 +326,12 @@ class RepeatedStarts(TSPEnv):
         return super()._start_actions(state, num_starts) % super()._count_starts(state)
 
 
+class CountsForbiddenStarts(SVRPEnv):
+    """Counts all nodes, of which the first technician can visit but some."""
+
+    _count_starts = SVRPEnv._most_starts
+
+
 class FloatStarts(TSPEnv):
     """Starts of the wrong type."""
 
@@ -388,6 +394,7 @@ BROKEN = [
     (OneBatchAxis, "expected that any number of batch axes works, got "),
     (StartsAtDepot, "a start action is forbidden by the mask in instances 0, 1"),
     (RepeatedStarts, "two of the 12 starts are equal; let _count_starts count the distinct"),
+    (CountsForbiddenStarts, "two of the 7 starts are equal; let _count_starts count the distinct"),
     (FloatStarts, "start_actions gives torch.float32 of shape [8, 6], expected int64"),
     (OneAxisOfStarts, "select_start_nodes is wrong for batch size [2, 3]"),
     (HalfRewards, "the step rewards of a TorchRL rollout do not add up to get_reward"),

@@ -187,6 +187,31 @@ def test_starts_within_reach_take_turns():
     starts = env.select_start_nodes(td, 4).view(4, 3).t()
     assert starts.tolist() == [[2, 4, 2, 4], [1, 2, 3, 4], [0, 0, 0, 0]]
     assert env.select_start_nodes(td[:1], 1).tolist() == [2]
+    assert [env.get_num_starts(td[b : b + 1]) for b in range(3)] == [2, 4, 1]
+
+
+def test_a_fixed_number_of_starts_fits_every_batch():
+    """What one batch can offer is no limit: others repeat theirs."""
+    env = OPEnv(OPGenerator(num_loc=4))
+    near, far = env.generate(2), env.generate(2)
+    near["max_length"], far["max_length"] = torch.full((2,), 9.0), torch.full((2,), 0.0)
+    for instances, distinct in ((near, 4), (far, 1)):
+        td = env.reset(instances)
+        assert env.get_num_starts(td) == distinct
+        assert len(set(env.start_actions(dict(td.items()), 4)[0].tolist())) == distinct
+    with pytest.raises(ConfigError, match="1 to 4 starts for op, got 5"):
+        env.select_start_nodes(env.reset(near), 5)
+
+
+def test_starts_repeat_only_when_all_are_used():
+    """Of 20 customers about one in seven is too far away in one of 64 instances."""
+    env = OPEnv(OPGenerator(num_loc=20), seed=0)
+    td = env.reset(batch_size=64)
+    count = env.get_num_starts(td)
+    allowed = td["action_mask"][:, 1:].sum(-1)
+    assert count == allowed.max() > allowed.min()
+    for starts, most in zip(env.start_actions(dict(td.items()), count), allowed, strict=True):
+        assert len(set(starts.tolist())) == most
 
 
 # ---------------------------------------------------------------- instances

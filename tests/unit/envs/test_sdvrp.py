@@ -231,6 +231,7 @@ def test_starts_are_customers_with_a_demand():
     assert env.get_num_starts(td) == 3
     starts = env.select_start_nodes(td, 3).view(3, 2).t()
     assert starts.tolist() == [[1, 3, 1], [1, 2, 3]]
+    assert env.get_num_starts(td[:1]) == 2
 
 
 def test_useless_visits_are_valid_but_not_enough():

@@ -16,9 +16,10 @@ from tensordict import TensorDict
 
 from rl4co.core.errors import ConfigError, InvalidSolutionError
 from rl4co.core.rng import derive_generator
-from rl4co.envs import SVRPEnv, SVRPGenerator
+from rl4co.envs import SVRPEnv, SVRPGenerator, get_env
 from rl4co.envs.contract.evidence import record_episode
 from rl4co.envs.testing import enumerate_solutions
+from rl4co.models import POMO
 from rl4co.models.embeddings import EmbeddingConfig, make_embeddings
 
 
@@ -201,7 +202,7 @@ def test_state_follows_the_technicians():
 
 
 def test_starts_are_within_the_skill_of_the_first():
-    """All that are allowed, in turn; the depot where none is."""
+    """All customers that are allowed, then the depot (the first stays at home), in turn."""
     plain = Plain(4, 3, seed=0)
     td = plain.tensors().expand(3).clone()
     td["techs"] = torch.tensor([[1.0], [2.0], [3.0]]).expand(3, 3, 1)
@@ -209,9 +210,47 @@ def test_starts_are_within_the_skill_of_the_first():
     td["skills"] = skills.unsqueeze(-1)
     env = SVRPEnv()
     state = env.reset(td)
-    assert env.get_num_starts(state) == 4
-    starts = env.start_actions(dict(state.items()), 4)
-    assert starts.tolist() == [[2, 4, 2, 4], [1, 2, 3, 4], [0, 0, 0, 0]]
+    assert env.get_num_starts(state) == 5
+    starts = env.start_actions(dict(state.items()), 5)
+    assert starts.tolist() == [[2, 4, 0, 2, 4], [1, 2, 3, 4, 0], [0, 0, 0, 0, 0]]
+    assert [env.get_num_starts(state[b : b + 1]) for b in range(3)] == [3, 5, 1]
+    with pytest.raises(ConfigError, match="1 to 5 starts for svrp, got 6"):
+        env.start_actions(dict(state.items()), 6)
+
+
+def test_the_only_technician_does_not_stay_at_home():
+    plain = Plain(3, 1, seed=0)
+    env = SVRPEnv()
+    state = env.reset(plain.tensors().unsqueeze(0))
+    assert env.get_num_starts(state) == 3
+    assert env.select_start_nodes(state, 3).tolist() == [1, 2, 3]
+
+
+def test_starts_repeat_only_when_all_are_used():
+    """Each instance has its own number of first actions; the batch takes the largest."""
+    env = SVRPEnv(generator_params={"num_loc": 20}, seed=0)
+    td = env.reset(batch_size=64)
+    count, allowed = env.get_num_starts(td), td["action_mask"].sum(-1)
+    assert count == allowed.max() < 21
+    for starts, most in zip(env.start_actions(dict(td.items()), count), allowed, strict=True):
+        assert len(set(starts.tolist())) == most
+
+
+@pytest.mark.parametrize(("name", "options"), [("svrp", {}), ("op", {"max_length": 1.0})])
+def test_pomo_takes_the_starts_of_each_batch(name: str, options: dict[str, float]):
+    """Their number changes from batch to batch; training and validation go on."""
+    env = get_env(name, generator_params={"num_loc": 8, **options}, seed=1)
+    model = POMO(env, policy_kwargs={"embed_dim": 16, "num_heads": 2, "num_encoder_layers": 1})
+    counts = set()
+    for batch_idx in range(6):
+        batch = env.generate(4)
+        counts.add(env.get_num_starts(env.reset(batch)))
+        out = model.shared_step(batch, batch_idx, "train")
+        out["loss"].backward()
+        with torch.no_grad():
+            model.shared_step(batch, batch_idx, "val")
+    assert len(counts) > 1
+    assert all(bool(weight.grad.isfinite().all()) for weight in model.policy.decoder.parameters())
 
 
 def test_context_knows_the_technician():

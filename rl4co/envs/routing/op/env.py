@@ -17,7 +17,8 @@ from rl4co.core.registry import ENVS
 from rl4co.envs.base import RL4COEnvBase, State
 from rl4co.envs.generator import Generator
 from rl4co.envs.routing._parts import (
-    allowed_customers,
+    allowed_starts,
+    count_allowed_starts,
     count_visits,
     depot_tour_length,
     leaves_depot_again,
@@ -168,12 +169,16 @@ class OPEnv(RL4COEnvBase):
         """From going home at once to visiting every customer and going home."""
         return 1, state["prize"].shape[-1]
 
+    # Starts are the customers with a way back; going home at once is one only if there is no other.
+
     def _count_starts(self, state: State) -> int:
+        return count_allowed_starts(state["action_mask"])
+
+    def _most_starts(self, state: State) -> int:
         return state["prize"].shape[-1] - 1
 
     def _start_actions(self, state: State, num_starts: int) -> Tensor:
-        # Customers too far away are no starts; the others take their turn.
-        return allowed_customers(state["action_mask"], num_starts)
+        return allowed_starts(state["action_mask"], num_starts)
 
     def _render(self, state: State, actions: Tensor | None, **options: Any) -> Any:
         from rl4co.envs.routing.op.render import render

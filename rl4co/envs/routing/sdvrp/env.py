@@ -11,7 +11,7 @@ from torch import Tensor
 from rl4co.core.errors import UnsupportedError
 from rl4co.core.registry import ENVS
 from rl4co.envs.base import State
-from rl4co.envs.routing._parts import allowed_customers
+from rl4co.envs.routing._parts import allowed_starts, count_allowed_starts
 from rl4co.envs.routing.cvrp.env import CAPACITY_TOLERANCE, CVRPEnv
 from rl4co.envs.routing.sdvrp.generator import CVRPGenerator
 
@@ -105,9 +105,16 @@ class SDVRPEnv(CVRPEnv):
         num_customers = state["demand"].shape[-1] - 1
         return 1, 3 * num_customers - 2
 
+    # Starts are the customers that have a demand.
+
+    def _count_starts(self, state: State) -> int:
+        return count_allowed_starts(state["action_mask"])
+
+    def _most_starts(self, state: State) -> int:
+        return state["demand"].shape[-1] - 1
+
     def _start_actions(self, state: State, num_starts: int) -> Tensor:
-        # Customers without demand are no starts; the others take their turn.
-        return allowed_customers(state["action_mask"], num_starts)
+        return allowed_starts(state["action_mask"], num_starts)
 
     def _local_search(self, state: State, actions: Tensor, **options: Any) -> Tensor:
         raise UnsupportedError(f"{self.name} has no local search")

@@ -12,7 +12,8 @@ from rl4co.core.ops import all_true, any_true
 from rl4co.core.registry import ENVS
 from rl4co.envs.base import RL4COEnvBase, State
 from rl4co.envs.routing._parts import (
-    allowed_customers,
+    allowed_starts,
+    count_allowed_starts,
     count_visits,
     leg_costs,
     locs_with_depot,
@@ -145,12 +146,16 @@ class SVRPEnv(RL4COEnvBase):
         num_customers, num_techs = state["skills"].shape[-1] - 1, state["techs"].shape[-1]
         return num_customers + 1, num_customers + max(num_techs - 1, 1)
 
+    # Starts are the customers within the skill of the first technician, who may also stay at home.
+
     def _count_starts(self, state: State) -> int:
-        return state["skills"].shape[-1] - 1
+        return count_allowed_starts(state["action_mask"], depot=True)
+
+    def _most_starts(self, state: State) -> int:
+        return state["skills"].shape[-1]
 
     def _start_actions(self, state: State, num_starts: int) -> Tensor:
-        # Customers that are too hard for the first technician are no starts; the others take turns.
-        return allowed_customers(state["action_mask"], num_starts)
+        return allowed_starts(state["action_mask"], num_starts, depot=True)
 
     def _render(self, state: State, actions: Tensor | None, **options: Any) -> Any:
         from rl4co.envs.routing.svrp.render import render
