@@ -2,20 +2,83 @@
 
 Environments, generators, policies and algorithms derive from :class:`RecordsArguments`. A file that
 describes one of them (a checkpoint, a `config.json`) then holds names, numbers and strings only:
-reading it runs no code, and rebuilding the object is an ordinary call of its constructor.
+reading it runs no code, and rebuilding the object is an ordinary call of its constructor. An
+argument that such an object does not know is refused with the nearest name.
 """
 
 from __future__ import annotations
 
+import functools
 import inspect
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
 
+from rl4co.core.errors import UnknownArgumentError
 
-class RecordsArguments:
+
+class NamesArguments:
+    """Refuses unknown keyword arguments of its constructor with the known ones and the nearest.
+
+    A constructor that passes `**kwargs` on leaves the refusal to whom it passes them to, and adds
+    its own arguments to the known ones.
+    """
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "__init__" in vars(cls):
+            setattr(cls, "__init__", _naming_arguments(cls.__init__))  # noqa: B010
+
+
+def refuse_unknown_arguments(function: Callable[..., Any], name: str, given: Iterable[str]) -> None:
+    """Raises :class:`UnknownArgumentError` for a keyword argument that a function does not take.
+
+    Args:
+        function: What is about to be called; one with `**kwargs` takes any.
+        name: What to call it in the message.
+        given: Names of the keyword arguments.
+    """
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except ValueError:  # some functions written in C have no signature
+        return
+    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
+        return
+    names = {parameter.name for parameter in parameters}
+    for argument in given:
+        if argument not in names:
+            raise UnknownArgumentError(f"argument of {name}", argument, _keywords(function))
+
+
+def _keywords(function: Callable[..., Any]) -> set[str]:
+    """Public names among the keyword arguments of a function."""
+    kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    parameters = inspect.signature(function).parameters.items()
+    names = {name for name, parameter in parameters if parameter.kind in kinds}
+    return {name for name in names if name != "self" and not name.startswith("_")}
+
+
+def _naming_arguments(init: Callable[..., None]) -> Callable[..., None]:
+    """A constructor that refuses unknown keyword arguments as :class:`NamesArguments` says."""
+
+    @functools.wraps(init)
+    def wrapper(self: Any, *args: Any, **kwargs: Any) -> None:
+        refuse_unknown_arguments(init, type(self).__name__, kwargs)
+        try:
+            init(self, *args, **kwargs)
+        except UnknownArgumentError as error:
+            if error.name not in kwargs:  # an argument of a part
+                raise
+            known = {*error.known, *_keywords(init)}
+            owner = f"argument of {type(self).__name__}"
+            raise UnknownArgumentError(owner, error.name, known) from None
+
+    return wrapper
+
+
+class RecordsArguments(NamesArguments):
     """Remembers the arguments of its constructor under `_init_arguments`, by name.
 
     It is done before the constructor runs, so subclasses need not call anything. Copies (`copy`,

@@ -40,6 +40,10 @@ class ConfigError(RL4COError, ValueError):
     """A parameter or a combination of parameters that makes no sense."""
 
 
+class UnknownArgumentError(UnknownNameError, ConfigError, TypeError):
+    """A keyword argument that a call does not take; Python's own error for it is a `TypeError`."""
+
+
 class InvalidInstanceError(RL4COError, ValueError):
     """An instance that breaks a rule of its problem (NaN, demand above capacity, a wrong shape)."""
 

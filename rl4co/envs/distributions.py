@@ -15,7 +15,7 @@ from typing import Any
 
 from torch.distributions import Distribution
 
-from rl4co.core.errors import ConfigError, UnknownNameError
+from rl4co.core.errors import ConfigError, UnknownArgumentError, UnknownNameError
 from rl4co.envs.sampler_adapters import (
     CallableSampler,
     ClippedSampler,
@@ -86,8 +86,8 @@ def get_sampler(
         kwargs: Options, as `<name>_<option>` or `<option>`, e.g. `loc_mean=0.5`.
 
     Raises:
-        UnknownNameError: No distribution has this name.
-        ConfigError: An option is missing, unknown or out of range.
+        UnknownNameError: No distribution has this name, or none of its options.
+        ConfigError: An option is missing or out of range.
 
     Example:
         >>> sampler = get_sampler("loc", "normal", loc_mean=0.5, loc_std=0.1)
@@ -113,10 +113,8 @@ def build_samplers(options: Mapping[str, Any], **specs: SamplerSpec | None) -> d
     accepted = {key for name, recipe in recipes.items() for key in recipe.keys(name)}
     unknown = [key for key in options if key not in accepted]
     if unknown and not any(recipe.takes_all for recipe in recipes.values()):
-        raise ConfigError(
-            f"expected options among {sorted(accepted)} for the distributions of "
-            f"{', '.join(wanted)}, got {unknown}"
-        )
+        owner = f"option of the distribution{'s' if len(wanted) > 1 else ''} of {', '.join(wanted)}"
+        raise UnknownArgumentError(owner, unknown[0], accepted)
     return {
         name: _confine(recipes[name].build_with(name, options), spec, recipes[name].named)
         for name, spec in wanted.items()

@@ -138,6 +138,7 @@ def test_list_pattern(pattern: str, expected: list[str]):
         (["generate", "tsp", "--phase", "val", "--seed", "1"], "ConfigError", "--seed or --phase"),
         (["generate", "tsp", "--size", "0"], "ConfigError", "--size"),
         (["generate", "tsp", "--param", "oops"], "ConfigError", "KEY=VALUE"),
+        (["generate", "cvrp", "-p", "capcity=3"], "UnknownArgumentError", "mean 'capacity'"),
         (["eval", "nowhere.ckpt"], "FileNotFoundError", "nowhere.ckpt"),
         (["eval", "nowhere.ckpt", "--method", "gredy"], "UnknownNameError", "mean 'greedy'"),
         (["eval", "x", "--data", "y.npz", "--num-loc", "5"], "ConfigError", "--data or --num-loc"),

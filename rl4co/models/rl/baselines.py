@@ -18,6 +18,7 @@ import torch.distributed as dist
 from tensordict import TensorDictBase
 from torch import Tensor, nn
 
+from rl4co.core.arguments import NamesArguments
 from rl4co.core.errors import ConfigError, UnknownNameError
 from rl4co.core.rng import derive_generator
 from rl4co.envs.base import RL4COEnvBase
@@ -55,8 +56,11 @@ class EpochContext(NamedTuple):
     draw: Callable[[int, torch.Generator], TensorDictBase] | None = None
 
 
-class REINFORCEBaseline(nn.Module):
+class REINFORCEBaseline(NamesArguments, nn.Module):
     """Base class of all baselines; by itself the baseline that is zero."""
+
+    def __init__(self) -> None:
+        super().__init__()
 
     def setup(self, policy: nn.Module, env: RL4COEnvBase) -> None:
         """Called once, before training."""

@@ -15,7 +15,13 @@ import torch
 from omegaconf import OmegaConf
 from torch import nn
 
-from rl4co.core.arguments import NotPlainError, RecordsArguments, plain
+from rl4co.core.arguments import (
+    NotPlainError,
+    RecordsArguments,
+    plain,
+    refuse_unknown_arguments,
+)
+from rl4co.core.errors import UnknownArgumentError, UnknownNameError
 from rl4co.envs import CVRPEnv, TSPGenerator
 from rl4co.models import AttentionModel, AttentionModelPolicy
 
@@ -68,12 +74,62 @@ def test_copies_keep_the_record(copied):
 
 def test_wrong_calls_are_refused_by_the_constructor_itself():
     """With its name in the message."""
-    with pytest.raises(
-        TypeError, match=r"Base.__init__\(\) got an unexpected keyword argument 'z'"
-    ):
-        Base(1, z=2)
     with pytest.raises(TypeError, match=r"Base.__init__\(\) missing 1 required positional"):
         Forwards(c=1)
+    with pytest.raises(TypeError, match=r"Base.__init__\(\) takes"):
+        Base(1, 2, 3)
+
+
+class Pops(Base):
+    """As code for the published package does."""
+
+    def __init__(self, a: int, **kwargs: int) -> None:
+        self.taken = kwargs.pop("taken", 0)
+        super().__init__(a, **kwargs)
+
+
+class Part(RecordsArguments):
+    def __init__(self, size: int = 1) -> None:
+        self.size = size
+
+
+class Whole(RecordsArguments):
+    def __init__(self, part_kwargs: dict, **kwargs: int) -> None:
+        self.part = Part(**part_kwargs)
+        self.rest = kwargs
+
+
+@pytest.mark.parametrize(
+    ("made", "message"),
+    [
+        (lambda: Base(1, bb=2), r"no argument of Base 'bb'; did you mean 'b'\? known: a, b, c$"),
+        (lambda: Forwards(1, dd=2), r"of Forwards 'dd'; did you mean 'd'\? known: a, b, c, d$"),
+        (lambda: Inherits(1, dd=2), r"of Inherits 'dd'; did you mean 'd'\? known: a, b, c, d$"),
+        (lambda: Pops(1, take=3), r"no argument of Pops 'take'; known: a, b, c$"),
+        (lambda: Whole({"sise": 3}), r"no argument of Part 'sise'; did you mean 'size'\?"),
+        (lambda: Whole({"sise": 3}, other=1), r"no argument of Part 'sise'"),
+    ],
+)
+def test_unknown_arguments_get_a_suggestion(made, message):
+    """The known ones are those of all constructors that the arguments are passed on to."""
+    with pytest.raises(UnknownArgumentError, match=message) as caught:
+        made()
+    assert isinstance(caught.value, TypeError)
+    assert isinstance(caught.value, UnknownNameError)
+
+
+def test_a_constructor_may_take_arguments_that_its_signature_does_not_name():
+    """Only who is handed an argument in the end knows whether it is one too many."""
+    thing = Pops(1, taken=5, c=2)
+    assert (thing.taken, thing.total) == (5, 5)
+    assert Whole({"size": 2}, anything=1).rest == {"anything": 1}
+
+
+def test_unknown_arguments_of_any_function():
+    refuse_unknown_arguments(dict, "dict", ["anything"])
+    refuse_unknown_arguments(Pops, "Pops", ["anything"])
+    with pytest.raises(UnknownArgumentError, match="no argument of Linear 'biass'; did you"):
+        refuse_unknown_arguments(nn.Linear, "Linear", ["in_features", "biass"])
 
 
 def test_environments_generators_policies_and_algorithms_record():
@@ -97,6 +153,33 @@ def test_environments_generators_policies_and_algorithms_record():
         "batch_size": 4,
     }
     assert all(isinstance(each, RecordsArguments) for each in (generator, env, policy, model))
+
+
+@pytest.mark.parametrize(
+    ("made", "message"),
+    [
+        (lambda: TSPGenerator(numloc=3), "no argument of TSPGenerator 'numloc'; .* 'num_loc'"),
+        (lambda: CVRPEnv(chek_solution=1), "no argument of CVRPEnv '.*mean 'check_solution'"),
+        (lambda: AttentionModelPolicy(embed_dims=3), "AttentionModelPolicy '.*mean 'embed_dim'"),
+        (lambda: AttentionModel(CVRPEnv(), batch_sise=1), "AttentionModel '.*mean 'batch_size'"),
+        (
+            lambda: AttentionModel(CVRPEnv(), policy_kwargs={"num_head": 1}),
+            "AttentionModelPolicy 'num_head'; did you mean 'num_heads'",
+        ),
+        (
+            lambda: AttentionModel(CVRPEnv(), baseline="mean", baseline_kwargs={"bta": 1}),
+            "no argument of MeanBaseline 'bta'; known: \\(none\\)",
+        ),
+        (
+            lambda: AttentionModel(CVRPEnv(), baseline="exponential", baseline_kwargs={"bta": 1}),
+            "no argument of ExponentialBaseline 'bta'; did you mean 'beta'",
+        ),
+    ],
+)
+def test_parts_of_the_library_suggest_arguments(made, message):
+    """Environments, generators, policies, algorithms and baselines."""
+    with pytest.raises(UnknownArgumentError, match=message):
+        made()
 
 
 class Word(str, enum.Enum):

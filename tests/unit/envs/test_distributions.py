@@ -11,7 +11,7 @@ import torch
 
 from torch.distributions import Beta, Gamma, MultivariateNormal, Normal, Uniform
 
-from rl4co.core.errors import ConfigError, UnknownNameError
+from rl4co.core.errors import ConfigError, UnknownArgumentError, UnknownNameError
 from rl4co.envs.distributions import SamplerSpec, build_samplers, get_sampler
 from rl4co.envs.point_patterns import MULTI_DISTRIBUTION_PAIRS
 from rl4co.envs.sampler_adapters import ClippedSampler
@@ -348,7 +348,7 @@ def test_factory_gets_its_options():
     for factory in (named, anything):
         values = get_sampler("x", factory, scale=10.0).sample(torch.Size([1000]), seeded())
         assert values.max() > 9
-    with pytest.raises(ConfigError, match="scael"):
+    with pytest.raises(UnknownArgumentError, match="'scael'; did you mean 'scale'"):
         get_sampler("x", named, scael=10.0)
 
 
@@ -375,8 +375,6 @@ def test_unknown_name_suggests_the_nearest():
         ("normal", {"loc_mean": 0.5}, "loc_std"),
         ("exponential", {}, "loc_rate"),
         ("gaussian_mixture", {"num_modes": 3}, "loc_cdist"),
-        ("uniform", {"loc_mean": 0.5}, "loc_mean"),
-        ("cluster", {"n_clusters": 3}, "n_clusters"),
         ("normal", {"loc_mean": 0.5, "loc_std": -1.0}, "std >= 0"),
         ("exponential", {"loc_rate": 0.0}, "rate > 0"),
         ("poisson", {"loc_rate": -1.0}, "rate > 0"),
@@ -386,16 +384,27 @@ def test_unknown_name_suggests_the_nearest():
         ("mixed", {"n_cluster_mix": 0}, "n_cluster_mix"),
         ("gaussian_mixture", {"num_modes": -1, "cdist": 1}, "num_modes"),
         ("mix_distribution", {"n_cluster": 0}, "n_cluster"),
-        (3.0, {"loc_mean": 0.5}, "loc_mean"),
         (Gamma, {"concentration": -1.0, "rate": 1.0}, "Gamma"),
         (None, {}, "got None"),
         ([1, 2], {}, r"got \[1, 2\]"),
     ],
 )
 def test_bad_options_are_refused(distribution, options, message):
-    """Missing, unknown and impossible options all raise and name themselves."""
+    """Missing and impossible options raise and name themselves."""
     with pytest.raises(ConfigError, match=message):
         get_sampler("loc", distribution, **options)
+
+
+def test_unknown_options_are_refused():
+    """With those that the distribution has."""
+    with pytest.raises(UnknownArgumentError, match=r"'loc_mean'; known: \(none\)"):
+        get_sampler("loc", 3.0, loc_mean=0.5)
+    with pytest.raises(UnknownArgumentError, match=r"'loc_mean'; known: \(none\)"):
+        get_sampler("loc", "uniform", loc_mean=0.5)
+    with pytest.raises(UnknownArgumentError, match="'n_clusters'; did you mean 'n_cluster'"):
+        get_sampler("loc", "cluster", n_clusters=3)
+    with pytest.raises(UnknownArgumentError, match="of loc 'loc_men'; did you mean 'loc_mean'"):
+        get_sampler("loc", "normal", loc_men=0.5, loc_std=1.0)
 
 
 def test_low_above_high_is_refused():
@@ -416,7 +425,7 @@ def test_build_samplers_shares_out_options():
     assert set(samplers) == {"loc", "depot", "demand"}
     assert samplers["loc"].sample(torch.Size([1])).item() == 1
     assert samplers["depot"].sample(torch.Size([1])).item() == 2
-    with pytest.raises(ConfigError, match="demand_mean"):
+    with pytest.raises(UnknownArgumentError, match="distributions of loc, demand 'demand_mean'"):
         build_samplers(
             {"std": 0.0, "mean": 1.0, "demand_mean": 1.0},
             loc=SamplerSpec("normal"),

@@ -11,7 +11,7 @@ import torch
 from tensordict import TensorDict
 from torch.distributions import Normal, Uniform
 
-from rl4co.core.errors import ConfigError, UnknownNameError
+from rl4co.core.errors import ConfigError, UnknownArgumentError, UnknownNameError
 from rl4co.envs.generator import Generator, parse_batch_size, sample_locs_and_depot
 from rl4co.envs.routing.cvrp.generator import (
     CAPACITIES,
@@ -172,8 +172,8 @@ def test_tsp_takes_a_ready_made_sampler():
         ({"min_loc": 1.0, "max_loc": 1.0}, ConfigError, "min_loc < max_loc"),
         ({"init_sol_type": "gredy"}, UnknownNameError, "did you mean 'greedy'"),
         ({"loc_distribution": "clusters"}, UnknownNameError, "did you mean 'cluster'"),
-        ({"num_locs": 30}, ConfigError, "num_locs"),
-        ({"loc_mean": 0.5}, ConfigError, "loc_mean"),
+        ({"num_locs": 30}, UnknownArgumentError, "'num_locs'; did you mean 'num_loc'"),
+        ({"loc_mean": 0.5}, UnknownArgumentError, "loc_mean"),
     ],
 )
 def test_bad_tsp_parameters_are_refused(options, error, message):
@@ -282,7 +282,7 @@ def test_capacity_formula(num_loc: int, expected: float):
 )
 def test_bad_cvrp_parameters_are_refused(options, message):
     """Impossible values and options that no distribution takes are named."""
-    with pytest.raises(ConfigError, match=message):
+    with pytest.raises((ConfigError, UnknownArgumentError), match=message):
         CVRPGenerator(**options)
 
 
