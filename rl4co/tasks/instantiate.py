@@ -22,8 +22,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import hydra
 
+from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
+from rl4co.core.arguments import refuse_unknown_arguments
 from rl4co.core.errors import ConfigError, MissingDependencyError, RL4COError
 
 if TYPE_CHECKING:
@@ -68,11 +70,14 @@ log = get_pylogger(__name__)
 def build(cfg: DictConfig, *args: Any, **kwargs: Any) -> Any:
     """Calls a configuration's `_target_` with its values and the given objects.
 
-    Unlike a plain `hydra.utils.instantiate`, errors of the target arrive as they were raised.
+    Unlike a plain `hydra.utils.instantiate`, errors of the target arrive as they were raised, and
+    a key that the target does not take is refused with the nearest name.
     """
     if "_target_" not in cfg:
         raise ConfigError(f"expected a configuration with _target_, got the keys {list(cfg)}")
-    return hydra.utils.instantiate(cfg, _partial_=True, _convert_="all")(*args, **kwargs)
+    call = hydra.utils.instantiate(cfg, _partial_=True, _convert_="all")
+    refuse_unknown_arguments(call.func, cfg["_target_"], {**call.keywords, **kwargs})
+    return call(*args, **kwargs)
 
 
 def instantiate_env(cfg: DictConfig) -> RL4COEnvBase:
@@ -97,7 +102,9 @@ def instantiate_loggers(
 ) -> list[Logger]:
     """The loggers of a configuration: one for each entry with a `_target_`.
 
-    An entry with `log_gradients: true` also watches the model's gradients, if the logger can.
+    An entry without one has settings of a logger that was not chosen: an experiment may describe
+    its logger although the command line chooses another. It is left out with a warning. An entry
+    with `log_gradients: true` also watches the model's gradients, if the logger can.
 
     Args:
         cfg: Configuration; None gives no loggers.
@@ -106,7 +113,7 @@ def instantiate_loggers(
             warning, and a CSV file takes its place, so no metrics are lost.
     """
     loggers: list[Logger] = []
-    for name, entry in _entries(cfg, "logger").items():
+    for name, entry in _entries(_chosen_loggers(cfg), "logger").items():
         watch = bool(entry.get("log_gradients", False))
         try:
             logger: Logger = build(_without(entry, "log_gradients"))
@@ -122,6 +129,25 @@ def instantiate_loggers(
             logger.watch(model)
         loggers.append(logger)
     return loggers
+
+
+def _chosen_loggers(cfg: DictConfig | None) -> DictConfig | None:
+    """The group without the settings of loggers that were not chosen."""
+    if not isinstance(cfg, DictConfig):
+        return cfg
+    choices = HydraConfig.get().runtime.choices if HydraConfig.initialized() else {}
+    chosen = str(choices.get("logger")).removesuffix(".yaml")
+    idle = [
+        str(name)
+        for name, entry in cfg.items()
+        if isinstance(entry, DictConfig) and "_target_" not in entry and name != chosen
+    ]
+    for name in idle:
+        log.warning(
+            f"logger.{name} has settings, but is not among the loggers of this run; choose it with "
+            f"logger={name}"
+        )
+    return _without(cfg, *idle) if idle else cfg
 
 
 def _csv_logger(save_dir: str) -> DictConfig:

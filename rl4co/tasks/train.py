@@ -114,17 +114,23 @@ def load_config(
 
 
 def prepare_config(cfg: DictConfig) -> DictConfig:
-    """The configuration with the shorthand `model_checkpoint` in its place."""
+    """The configuration with the shorthand `model_checkpoint` in its place.
+
+    The progress bar of `callbacks=default` is left out if `trainer.enable_progress_bar` is false.
+    """
     if cfg.get("experiment"):
         raise ConfigError(
             f"expected an experiment file whose first line is '# @package _global_', got one that "
             f"only sets experiment.{', experiment.'.join(map(str, cfg.experiment))}; add that line"
         )
-    shorthand = cfg.get("model_checkpoint")
-    if not shorthand or "model_checkpoint" not in (cfg.get("callbacks") or {}):
-        return cfg
     cfg = cfg.copy()
-    cfg.callbacks.model_checkpoint = OmegaConf.merge(cfg.callbacks.model_checkpoint, shorthand)
+    callbacks = cfg.get("callbacks") or DictConfig({})
+    shorthand = cfg.get("model_checkpoint")
+    if shorthand and "model_checkpoint" in callbacks:
+        callbacks.model_checkpoint = OmegaConf.merge(callbacks.model_checkpoint, shorthand)
+    if cfg.trainer.get("enable_progress_bar") is False and "rich_progress_bar" in callbacks:
+        others = [str(name) for name in callbacks if name != "rich_progress_bar"]
+        cfg.callbacks = OmegaConf.masked_copy(callbacks, others)
     return cfg
 
 

@@ -16,7 +16,12 @@ import yaml
 
 from omegaconf import OmegaConf
 
-from rl4co.core.errors import ConfigError, MissingDependencyError, UnknownNameError
+from rl4co.core.errors import (
+    ConfigError,
+    MissingDependencyError,
+    UnknownArgumentError,
+    UnknownNameError,
+)
 from rl4co.envs import TSPEnv
 from rl4co.models import POMO, AttentionModel
 from rl4co.tasks.instantiate import (
@@ -221,11 +226,54 @@ def test_errors_of_a_target_arrive_as_they_are(tmp_path: Path):
 
 @pytest.mark.parametrize("function", [instantiate_callbacks, instantiate_loggers])
 def test_groups_of_objects(function):
-    """None and empty groups give nothing; an entry without target is a mistake."""
+    """None and empty groups give nothing."""
     assert function(None) == []
     assert function(OmegaConf.create({})) == []
-    with pytest.raises(ConfigError, match="_target_"):
-        function(OmegaConf.create({"wandb": {"project": "x"}}))
+
+
+def test_callback_without_target_is_refused():
+    """Probably a misspelled name."""
+    with pytest.raises(ConfigError, match=r"expected callbacks\.early_stoping with _target_"):
+        instantiate_callbacks(OmegaConf.create({"early_stoping": {"patience": 3}}))
+
+
+@pytest.mark.parametrize(
+    ("choice", "expected"),
+    [("csv", ["CSVLogger"]), ("tensorboard", ["TensorBoardLogger"]), ("none", [])],
+)
+def test_logger_of_the_command_line_wins(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, choice: str, expected: list[str]
+):
+    """The paper's example describes another logger; its settings are left out with a warning."""
+    cfg = load_config(["experiment=example", f"logger={choice}", f"paths.output_dir={tmp_path}"])
+    assert [type(logger).__name__ for logger in instantiate_loggers(cfg.logger)] == expected
+    assert "logger.wandb has settings, but is not among the loggers" in caplog.text
+
+
+def test_chosen_logger_without_target_is_refused(monkeypatch: pytest.MonkeyPatch):
+    """Whoever asks for a logger gets it or an error."""
+    chosen = types.SimpleNamespace(runtime=types.SimpleNamespace(choices={"logger": "mine"}))
+    monkeypatch.setattr("rl4co.tasks.instantiate.HydraConfig.initialized", lambda: True)
+    monkeypatch.setattr("rl4co.tasks.instantiate.HydraConfig.get", lambda: chosen)
+    with pytest.raises(ConfigError, match=r"expected logger\.mine with _target_"):
+        instantiate_loggers(OmegaConf.create({"mine": {"project": "x"}}))
+
+
+def test_unknown_keys_of_a_target_get_a_suggestion():
+    """Also those of classes that are not the library's own."""
+    target = "lightning.pytorch.callbacks.EarlyStopping"
+    cfg = OmegaConf.create({"_target_": target, "monitor": "val/reward", "patients": 3})
+    with pytest.raises(UnknownArgumentError, match=r"EarlyStopping 'patients'; .*'patience'"):
+        build(cfg)
+
+
+def test_progress_bar_can_be_switched_off(tmp_path: Path):
+    """By the trainer's own setting, although `callbacks=default` brings a bar."""
+    overrides = [entry for entry in TINY if entry != "~callbacks.rich_progress_bar"]
+    cfg = load_config([*overrides, "test=false", f"paths.output_dir={tmp_path}"])
+    _, objects = run(cfg)
+    assert objects["trainer"].progress_bar_callback is None
+    assert "rich_progress_bar" in cfg.callbacks, "the configuration given is not modified"
 
 
 class LoggerOfMissingPackage:
