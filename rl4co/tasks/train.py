@@ -21,11 +21,11 @@ import hydra
 import numpy as np
 import torch
 
-from hydra.errors import HydraException
+from hydra.errors import HydraException, MissingConfigException
 from omegaconf import DictConfig, OmegaConf
-from omegaconf.errors import OmegaConfBaseException
+from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBaseException
 
-from rl4co.core.errors import ConfigError, RL4COError
+from rl4co.core.errors import ConfigError, RL4COError, UnknownNameError
 from rl4co.tasks.instantiate import (
     build,
     extras,
@@ -233,6 +233,10 @@ def _explain(error: BaseException) -> str:
     while cause is not None:
         if isinstance(cause, RL4COError):
             return str(cause)
+        if isinstance(cause, MissingConfigException) and "/" in (cause.missing_cfg_file or ""):
+            return _explain_choice(str(cause.missing_cfg_file), cause.options or ())
+        if isinstance(cause, ConfigKeyError | ConfigAttributeError):
+            return _explain_key(cause)
         if isinstance(cause, OSError) and cause.errno in _NOT_WRITABLE:
             return (
                 f"expected a folder that can be written to, got {cause.filename} "
@@ -240,6 +244,22 @@ def _explain(error: BaseException) -> str:
             )
         cause = cause.__cause__
     return str(error)
+
+
+def _explain_choice(missing: str, options: Sequence[str]) -> str:
+    """What there is instead of a file of a group, in the folders below it as well."""
+    group, _, name = missing.partition("/")
+    packaged = (CONFIG_DIR / group).rglob("*.yaml")
+    names = {path.relative_to(CONFIG_DIR / group).with_suffix("").as_posix() for path in packaged}
+    return str(UnknownNameError(f"{group} configuration", name, names.union(options)))
+
+
+def _explain_key(error: OmegaConfBaseException) -> str:
+    """What there is instead of a key of the configuration."""
+    parent, _, name = str(error.full_key).rpartition(".")
+    known = [str(key) for key in error.parent_node or () if key != "hydra"]
+    refusal = UnknownNameError(f"setting of {parent or 'the configuration'}", name, known)
+    return f"{refusal}; to add one write +{error.full_key}=..."
 
 
 _NOT_WRITABLE = {

@@ -14,7 +14,9 @@ import pytest
 import torch
 import yaml
 
+from hydra.errors import HydraException
 from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
 
 from rl4co.core.errors import (
     ConfigError,
@@ -33,7 +35,7 @@ from rl4co.tasks.instantiate import (
     instantiate_loggers,
     show_versions,
 )
-from rl4co.tasks.train import load_config, run, seed_run
+from rl4co.tasks.train import _explain, load_config, run, seed_run
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 TINY = [
@@ -405,9 +407,9 @@ def test_sweep(tmp_path: Path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["experiment=exmple"], "Available options in 'experiment'"),
-        (["trainer.max_epoch=3"], "trainer.max_epoch"),
+        (["trainer.max_epoch=3"], "of trainer 'max_epoch'; did you mean 'max_epochs'"),
         (["env.name=tps"], "did you mean 'tsp'"),
+        (["+model.policy_kwargs.embed_dims=3"], "'embed_dims'; did you mean 'embed_dim'"),
         (["paths.log_dir=a_file"], "a folder that can be written to"),
     ],
 )
@@ -417,6 +419,35 @@ def test_mistakes_end_in_a_message(tmp_path: Path, arguments: list[str], message
     result = command(*TINY, *arguments, cwd=tmp_path)
     assert result.returncode == 2
     assert message in result.stderr and "Traceback" not in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("experiment=exmple", "no experiment configuration 'exmple'; did you mean 'example'?"),
+        ("experiment=routing/pom", "did you mean 'routing/pomo'?"),
+        ("env=tps", "no env configuration 'tps'; did you mean 'tsp'?"),
+        ("logger=[csv,wandbb]", "no logger configuration 'wandbb'; did you mean 'wandb'?"),
+        (
+            "env.generator_params.numloc=3",
+            "no setting of env.generator_params 'numloc'; did you mean 'num_loc'? known: num_loc; "
+            "to add one write +env.generator_params.numloc=...",
+        ),
+        ("modle=am", "no setting of the configuration 'modle'; did you mean 'mode'?"),
+    ],
+)
+def test_unknown_choices_get_a_suggestion(override: str, message: str):
+    """Hydra's own errors list what is directly in a group, and nothing for values."""
+    with pytest.raises((HydraException, OmegaConfBaseException)) as caught:
+        load_config([override])
+    assert message in _explain(caught.value)
+
+
+def test_unknown_experiment_lists_those_in_folders():
+    with pytest.raises(HydraException) as caught:
+        load_config(["experiment=exmple"])
+    listing = _explain(caught.value).split("known: ")[1].split(", ")
+    assert {"example", "quick", "routing/am", "tsp/pomo"} <= set(listing)
 
 
 def test_help_names_groups_and_examples(tmp_path: Path):
