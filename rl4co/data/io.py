@@ -131,10 +131,17 @@ def _read_arrays(source: Path) -> dict[str, NDArray[np.generic]]:
             for key in archive.files:
                 arrays[key] = archive[key]
     except _READ_ERRORS as error:
-        raise _unreadable(source, f"key {key!r}: {error}") from error
+        raise _unreadable(source, f"key {key!r}: {reason_of(error)}") from error
     if not arrays:
         raise _unreadable(source, "it is empty")
     return arrays
+
+
+def reason_of(error: Exception) -> str:
+    """What NumPy or torch says against a file, without the advice to run the code inside."""
+    text = (str(error).strip() or type(error).__name__).splitlines()[0]
+    advice = ("allow_pickle", "Weights only load failed")
+    return "its content is no plain data" if any(words in text for words in advice) else text
 
 
 def _unreadable(source: Path, reason: str) -> FileFormatError:

@@ -364,12 +364,27 @@ def test_truncated_files(suffix, share, tmp_path):
         load_original_weights(path, "tsp")
 
 
+@pytest.mark.parametrize("legacy", [False, True])
+def test_truncated_checkpoints_of_both_formats(legacy, tmp_path):
+    """Torch raises almost anything, an OSError without a file name among them."""
+    path = tmp_path / "weights.pt"
+    weights = {k: torch.from_numpy(v) for k, v in random_weights("tsp").items()}
+    torch.save({"model": weights}, path, _use_new_zipfile_serialization=not legacy)
+    content = path.read_bytes()
+    for size in [*range(7, 400, 21), *range(400, len(content), len(content) // 40)]:
+        path.write_bytes(content[:size])
+        with pytest.raises(FileFormatError, match=r"weights\.pt, which is truncated.*; download"):
+            load_original_weights(path, "tsp")
+
+
 def test_files_that_are_no_archive(tmp_path):
+    """Refused without NumPy's advice to run the code that might be inside."""
     for name in ("text.pt", "text.npz"):
         path = tmp_path / name
         path.write_text("epoch,cost\n1,3.8\n")
-        with pytest.raises(FileFormatError, match=name):
+        with pytest.raises(FileFormatError, match=name) as caught:
             load_original_weights(path, "tsp")
+        assert "allow_pickle" not in str(caught.value)
 
 
 class Bomb:

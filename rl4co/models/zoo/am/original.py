@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import struct
 import zipfile
 
 from collections.abc import Mapping
@@ -15,6 +16,7 @@ import torch
 from torch import Tensor
 
 from rl4co.core.errors import FileFormatError, UnknownNameError
+from rl4co.data.io import reason_of
 from rl4co.models.zoo.am.policy import AttentionModelPolicy
 
 _UNREADABLE = (
@@ -22,7 +24,9 @@ _UNREADABLE = (
     LookupError,
     EOFError,
     RuntimeError,
+    OSError,
     pickle.UnpicklingError,
+    struct.error,
     zipfile.BadZipFile,
 )
 
@@ -90,9 +94,12 @@ def _read(path: Path) -> Mapping[str, Any]:
             with np.load(path, allow_pickle=False) as arrays:
                 return {key: torch.from_numpy(arrays[key]) for key in arrays.files}
         content = torch.load(path, map_location="cpu", weights_only=True)
+    except PermissionError:
+        raise
     except _UNREADABLE as error:
         raise FileFormatError(
-            f"expected an original .pt checkpoint or an .npz of its arrays, got {path} ({error})"
+            f"expected an original .pt checkpoint or an .npz of its arrays, got {path}, which is "
+            f"truncated, foreign or holds Python objects ({reason_of(error)}); download it again"
         ) from error
     content = content.get("model", content) if isinstance(content, Mapping) else content
     if not isinstance(content, Mapping):
