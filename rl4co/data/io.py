@@ -155,8 +155,9 @@ def _unreadable(source: Path, reason: str) -> FileFormatError:
 def _check_keys(source: Path, found: set[str], expected: set[str], optional: set[str]) -> None:
     missing, unexpected = sorted(expected - found), sorted(found - expected - optional)
     if missing or unexpected:
+        more = f" (and perhaps {sorted(optional)})" if optional else ""
         raise FileFormatError(
-            f"expected the keys {sorted(expected)} in {source}, got {sorted(found)} "
+            f"expected the keys {sorted(expected)}{more} in {source}, got {sorted(found)} "
             f"(missing: {missing or 'none'}, unexpected: {unexpected or 'none'}); "
             "is this the data set of another problem?"
         )

@@ -86,17 +86,19 @@ class InstanceSchema:
 
     def load(self, path: str | Path) -> TensorDict:
         """Instances from an `.npz` file that has these keys."""
-        replaceable = {key for keys in self.substitutes.values() for key in keys}
-        td = load_npz_to_tensordict(
-            path,
-            expected_keys=set(self.required) - replaceable,
-            optional_keys=replaceable.union(self.optional),
-        )
-        missing = sorted(self.required_keys(td.keys()) - set(td.keys()))
-        if missing:
+        td = load_npz_to_tensordict(path)
+        found = set(td.keys())
+        missing = sorted(self.required_keys(found) - found)
+        unexpected = sorted(found - {*self.required, *self.optional})
+        if missing or unexpected:
+            more = f" (and perhaps {list(self.optional)})" if self.optional else ""
+            instead = "".join(
+                f", {key!r} in place of {list(keys)}" for key, keys in self.substitutes.items()
+            )
             raise FileFormatError(
-                f"expected the keys {list(self.required)} in {path}, got {sorted(td.keys())} "
-                f"(missing: {missing}); is this the data of another problem?"
+                f"expected the keys {list(self.required)}{more} of {self.problem}{instead} in "
+                f"{path}, got {sorted(found)} (missing: {missing or 'none'}, unexpected: "
+                f"{unexpected or 'none'}); is this the data of another problem?"
             )
         return td
 

@@ -255,3 +255,5 @@ def test_expected_keys(instances: TensorDict, tmp_path: Path):
         load_npz_to_tensordict(path, expected_keys={"locs": "n 2", "demand": "n"})
     with pytest.raises(FileFormatError, match=r"missing: none, unexpected: \['job'\]"):
         load_npz_to_tensordict(path, expected_keys={"locs"})
+    with pytest.raises(FileFormatError, match=r"keys \['locs'\] \(and perhaps \['matrix'\]\) in"):
+        load_npz_to_tensordict(path, expected_keys={"locs"}, optional_keys={"matrix"})

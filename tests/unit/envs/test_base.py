@@ -361,9 +361,14 @@ def test_file_of_another_problem_is_refused(tmp_path):
     """The message lists expected and found keys."""
     save_tensordict_to_npz(CVRPEnv(generator_params={"num_loc": 4}).generate(2), tmp_path / "cvrp")
     write(tmp_path, "tsp", 2)
-    with pytest.raises(FileFormatError, match=r"unexpected: \['capacity', 'demand', 'depot'\]"):
+    with pytest.raises(
+        FileFormatError,
+        match=r"expected the keys \['locs'\] \(and perhaps \['cost_matrix'\]\) of tsp, "
+        r"'cost_matrix' in place of \['locs'\] in .*cvrp\.npz, got .*\(missing: none, "
+        r"unexpected: \['capacity', 'demand', 'depot'\]\)",
+    ):
         TSPEnv().load_data(tmp_path / "cvrp.npz")
-    with pytest.raises(FileFormatError, match=r"missing: \['capacity', 'demand'\]"):
+    with pytest.raises(FileFormatError, match=r"missing: \['capacity', 'demand', 'depot'\]"):
         CVRPEnv().load_data(tmp_path / "tsp.npz")
 
 
