@@ -223,6 +223,14 @@ def test_eval_of_a_folder(folder: Path):
     assert out["gap"] == pytest.approx(gap, abs=1e-6)
 
 
+def test_eval_on_another_problem(folder: Path):
+    """Names both problems, without traceback."""
+    result = run("eval", str(folder), "--env", "cvrp", "--size", "2")
+    assert result.exit_code == 2
+    assert "a state of tsp, which this AttentionModelPolicy was made for" in result.stderr
+    assert "got one of cvrp" in result.stderr and "Traceback" not in result.output
+
+
 def test_eval_of_a_file_with_options(folder: Path, tmp_path: Path):
     """Instances of a file, several options, results saved, table for people."""
     data = tmp_path / "data.npz"

@@ -34,6 +34,7 @@ from rl4co.decoding.strategies import (
 from rl4co.envs.base import RL4COEnvBase, State
 from rl4co.models.policies.entry import (
     forget_static_dynamics_,
+    knows_its_problem,
     match_precision,
     remaining_steps,
     spares_autograd,
@@ -91,6 +92,7 @@ class ConstructivePolicy(PretrainedMixin, nn.Module):
         for phase in _PHASES:  # refuses bad settings now, not in the first step
             self._strategy(phase, None, None, 1, {})
 
+    @knows_its_problem
     @spares_autograd
     def forward(
         self,

@@ -13,7 +13,7 @@ from tensordict import TensorDictBase
 from torch import Tensor, nn
 from torch.utils._pytree import tree_map_only
 
-from rl4co.core.errors import ConfigError
+from rl4co.core.errors import ConfigError, UnsupportedError
 from rl4co.envs.base import RL4COEnvBase, State
 
 #: Precisions in which the environments' tolerances hold.
@@ -37,6 +37,26 @@ def spares_autograd(method: F) -> F:
         with torch.inference_mode():
             out = method(self, td, *args, **kwargs)
         return tree_map_only(Tensor, Tensor.clone, out)
+
+    return wrapper  # type: ignore[return-value]
+
+
+def knows_its_problem(method: F) -> F:
+    """Decorator: a state of another problem, which lacks a key, is refused with both names."""
+
+    @functools.wraps(method)
+    def wrapper(self: Any, td: Any, env: Any = None, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return method(self, td, env, *args, **kwargs)
+        except KeyError as error:
+            name = env if isinstance(env, str) else getattr(env, "name", self.env_name)
+            if name == self.env_name:
+                raise
+            raise UnsupportedError(
+                f"expected a state of {self.env_name}, which this {type(self).__name__} was made "
+                f"for, got one of {name} (missing: {error.args[0]}); use a policy built with "
+                f"env_name={name!r}"
+            ) from error
 
     return wrapper  # type: ignore[return-value]
 

@@ -7,7 +7,7 @@ import torch
 
 from torch import nn
 
-from rl4co.core.errors import ConfigError
+from rl4co.core.errors import ConfigError, UnsupportedError
 from rl4co.core.ops import batchify
 from rl4co.envs import CVRPEnv, TSPEnv
 from rl4co.models import POMO, AttentionModel, AttentionModelPolicy
@@ -214,3 +214,26 @@ def test_pomo_with_a_published_dynamic_embedding():
     model = POMO(env, policy_kwargs={**TINY, "dynamic_embedding": Static()}, num_augment=1)
     out = model.policy(env.reset(batch_size=2), env, decode_type="multistart_greedy")
     assert out["reward"].shape == (2 * SIZE,)
+
+
+# ---------------------------------------------------------------- states of another problem
+
+
+@pytest.mark.parametrize("gradients", [False, True])
+@pytest.mark.parametrize(("made_for", "other"), [(TSPEnv, CVRPEnv), (CVRPEnv, TSPEnv)])
+def test_state_of_another_problem_is_refused(made_for, other, gradients: bool):
+    """With the names of both, not with the first key that is not there."""
+    _, policy, _ = make(made_for)
+    env, _, td = make(other)
+    message = f"a state of {made_for.name}, which this .* got one of {other.name} \\(missing: "
+    with torch.set_grad_enabled(gradients):
+        for given in (env, env.name):
+            with pytest.raises(UnsupportedError, match=message):
+                policy(td, given)
+
+
+def test_missing_key_of_the_own_problem_stays_what_it_is():
+    """A state that was tampered with is another mistake."""
+    env, policy, td = make(TSPEnv)
+    with pytest.raises(KeyError, match="first_node"):
+        policy(td.exclude("first_node"), env)
