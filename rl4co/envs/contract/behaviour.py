@@ -186,10 +186,14 @@ def mutants_are_refused(probe: Probe) -> Findings:
     rng = probe.rng("mutants")
     verdicts = []
     for episode in probe.solved:
+        # Whom a check blames says nothing if it refuses the solution as it is (`allowed_is_valid`).
+        sound = probe.refused(episode.initial, episode.actions) is None
         for mutant in _mutants(episode.actions, rng):
             error = probe.refused(episode.initial, mutant)
             verdicts.append(error is not None)
-            if error and (blamed := _wrongly_blamed(probe, episode, mutant, error.instances)):
+            if not error or not sound:
+                continue
+            if blamed := _wrongly_blamed(probe, episode, mutant, error.instances):
                 yield (
                     f"check_solution_validity blames instances {format_indices(blamed)}, whose "
                     "solutions are valid, for those of their batch mates; let _violations reduce "

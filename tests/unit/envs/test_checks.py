@@ -436,6 +436,31 @@ def test_settings_do_not_matter(options):
     check_env(CVRPEnv(generator_params=SMALL, **options))
 
 
+class RefusesAll(TSPEnv):
+    def _violations(self, state, actions):
+        return {"luck": torch.ones_like(actions[..., 0], dtype=torch.bool)}
+
+
+class NoNumber(TSPEnv):
+    def _objective(self, state, actions):
+        return super()._objective(state, actions) * torch.nan
+
+
+@pytest.mark.parametrize(
+    ("env_cls", "sentence", "false"),
+    [
+        (RefusesAll, "refuses solutions that the mask allows", "batch mates"),
+        (ForgetsVisits, "refuses solutions that the mask allows", "batch mates"),
+        (NoNumber, "get_reward is not finite", "two equal calls"),
+    ],
+)
+def test_a_mistake_is_not_described_as_another(env_cls, sentence: str, false: str):
+    """A check that refuses everything blames nobody in particular; NaN equals itself."""
+    found = findings(env_cls(generator_params=SMALL))
+    assert any(sentence in text for text in found)
+    assert not any(false in text for text in found), "\n".join(found)
+
+
 def test_generator_that_ignores_its_stream():
     """A generator must draw from the stream it is given."""
     found = findings(TSPEnv(GlobalGenerator(num_loc=5)))
