@@ -124,6 +124,8 @@ class RL4COEnvBase(RecordsArguments, TorchRLMode):
         """
         if kwargs and not self._torchrl_mode:
             raise UnknownNameError("argument of reset", next(iter(kwargs)), ("td", "batch_size"))
+        if td is not None and not isinstance(td, TensorDictBase):
+            raise ConfigError(_no_instances(td))
         if td is None and (batch_size is not None or not self._torchrl_mode):
             td = self.generate(self.batch_size if batch_size is None else batch_size)
         if self._torchrl_mode:
@@ -139,6 +141,7 @@ class RL4COEnvBase(RecordsArguments, TorchRLMode):
         """
         if self._torchrl_mode:
             return super().step(td)
+        self._check_action(td["action_mask"], td.get("action", None))
         return {"next": self._step(td)}
 
     def advance(self, state: State, action: Tensor) -> State:
@@ -242,6 +245,11 @@ class RL4COEnvBase(RecordsArguments, TorchRLMode):
             raise UnknownNameError("phase", phase, _PHASES)
         files = named_files(filename, None) if filename else self.data_files[phase]
         if not files:
+            if not isinstance(batch_size, int) and not len(batch_size):
+                raise ConfigError(
+                    f"expected a batch_size for the {phase} set of {self.name}, which has no file, "
+                    f"got (); pass the number of instances to generate, or a filename"
+                )
             seed = PHASE_SEEDS.get(phase)
             rng = self.rng if seed is None else torch.Generator().manual_seed(seed)
             return self.dataset_cls(self.generator(batch_size, rng=rng))
@@ -386,6 +394,7 @@ class RL4COEnvBase(RecordsArguments, TorchRLMode):
     # ---------------------------------------------------------------- internals
 
     def _refuse_masked(self, state: State, action: Tensor) -> None:
+        self._check_action(state["action_mask"], action)
         mask, index = state["action_mask"], action.unsqueeze(-1)  # [*B, N], [*B, 1]
         exists = (index >= 0) & (index < mask.shape[-1])
         inside = index.clamp(0, mask.shape[-1] - 1)
@@ -396,6 +405,17 @@ class RL4COEnvBase(RecordsArguments, TorchRLMode):
                 f"expected actions that the mask allows, got forbidden ones in instances "
                 f"{format_indices(where)} of {self.name}; choose where action_mask is True"
             )
+
+    def _check_action(self, mask: Tensor, action: Tensor | None) -> None:
+        """Raises unless there is one action per instance; looks at no value, so it costs little."""
+        batch = mask.shape[:-1]
+        if action is not None and number_kind(action) == "integer" and action.shape == batch:
+            return
+        got = "none" if action is None else f"{action.dtype} of shape {list(action.shape)}"
+        raise InvalidActionError(
+            f"expected an integer action of shape {list(batch)} for {self.name}, got {got}; set "
+            'td["action"] to one index per instance'
+        )
 
     def _check_actions(self, state: State, actions: Tensor) -> None:
         batch = state["action_mask"].shape[:-1]
@@ -419,3 +439,13 @@ class RL4COEnvBase(RecordsArguments, TorchRLMode):
         rng_state = state.pop("rng")
         super().__setstate__(state)
         self.rng = None if rng_state is None else torch.Generator().set_state(rng_state)
+
+
+def _no_instances(given: Any) -> str:
+    """The message for what is no TensorDict, with the call that was probably meant."""
+    remedy = "pass a TensorDict of instances, or batch_size=..."
+    if isinstance(given, int | Sequence) and not isinstance(given, str):
+        remedy = f"pass a TensorDict, or batch_size={given}"
+    elif isinstance(given, Mapping):
+        remedy = "pass TensorDict(instances, batch_size=[...])"
+    return f"expected instances in a TensorDict, got {type(given).__name__}; {remedy}"

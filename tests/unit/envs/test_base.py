@@ -12,6 +12,7 @@ from tensordict import TensorDict
 from rl4co.core.errors import (
     ConfigError,
     FileFormatError,
+    InvalidActionError,
     InvalidInstanceError,
     InvalidSolutionError,
     UnknownArgumentError,
@@ -263,6 +264,51 @@ def test_actions_of_wrong_shape_or_dtype_are_refused(actions):
         env.get_reward(env.reset(batch_size=2), actions)
 
 
+@pytest.mark.parametrize("check_action", [False, True])
+@pytest.mark.parametrize(
+    ("action", "got"),
+    [
+        (None, "got none"),
+        (torch.ones(2), r"got torch\.float32 of shape \[2\]"),
+        (torch.ones(2, 1, dtype=torch.int64), r"got torch\.int64 of shape \[2, 1\]"),
+        (torch.ones(2, dtype=torch.bool), r"got torch\.bool"),
+    ],
+)
+def test_step_needs_one_index_per_instance(check_action: bool, action, got: str):
+    """A missing action, floats or another shape are refused before any hook trips over them."""
+    env = CVRPEnv(generator_params={"num_loc": 5}, check_action=check_action)
+    td = env.reset(batch_size=2)
+    if action is not None:
+        td.set("action", action)
+    message = rf"an integer action of shape \[2\] for cvrp, {got}.*; set td\[\"action\"\]"
+    with pytest.raises(InvalidActionError, match=message):
+        env.step(td)
+
+
+def test_decode_loop_checks_actions_if_asked():
+    """`advance` is the hot loop: it looks at actions in checked mode only."""
+    env = CVRPEnv(generator_params={"num_loc": 5}, check_action=True)
+    state = dict(env.reset(batch_size=2).items())
+    with pytest.raises(InvalidActionError, match="an integer action"):
+        env.advance(state, torch.ones(2))
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (4, "got int; pass a TensorDict, or batch_size=4"),
+        ([2, 3], r"got list; pass a TensorDict, or batch_size=\[2, 3\]"),
+        ({"locs": torch.rand(2, 5, 2)}, r"got dict; pass TensorDict\(instances, batch_size="),
+        ("tsp", "got str; pass a TensorDict of instances"),
+    ],
+)
+@pytest.mark.parametrize("torchrl_mode", [False, True])
+def test_reset_needs_a_tensordict(given, message: str, torchrl_mode: bool):
+    """Whatever else is passed, the message has the call that was meant."""
+    with pytest.raises(ConfigError, match=message):
+        TSPEnv(_torchrl_mode=torchrl_mode).reset(given)
+
+
 def test_first_violated_constraint_is_reported_with_all_its_instances():
     """The error carries what a program needs, the message what a person needs."""
     env = CVRPEnv(generator_params={"num_loc": 2})
@@ -311,6 +357,14 @@ def test_generated_sets_are_those_of_the_paper(phase: str, seed: int):
         dataset = env.dataset(6, phase=phase)
         assert isinstance(dataset, TensorDictDataset)
         assert torch.equal(dataset.data["locs"], expected["locs"])
+
+
+@pytest.mark.parametrize("phase", ["train", "val"])
+def test_generated_sets_have_a_size(phase: str):
+    """Without a file there is no telling how many instances are wanted."""
+    message = f"a batch_size for the {phase} set of tsp, which has no file, .*pass the number"
+    with pytest.raises(ConfigError, match=message):
+        TSPEnv().dataset(phase=phase)
 
 
 def test_one_file_gives_one_set(tmp_path):
