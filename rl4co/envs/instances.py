@@ -62,7 +62,7 @@ class InstanceSchema:
         if 0 in td.batch_size:
             raise InvalidInstanceError(
                 f"expected at least one {self.problem} instance, "
-                f"got batch size {list(td.batch_size)}"
+                f"got batch size {list(td.batch_size)}; is the data set or the slice of it empty?"
             )
         self._check_keys(instance, td.batch_size)
         faults = {
@@ -81,7 +81,8 @@ class InstanceSchema:
                 where = format_indices(row.nonzero().flatten().tolist())
                 raise InvalidInstanceError(
                     f"expected {self.problem} instances in which {rule}, "
-                    f"got {int(row.sum())} of {len(row)} that break it (instances {where})"
+                    f"got {int(row.sum())} of {len(row)} that break it (instances {where}); "
+                    "mend them or leave them out"
                 )
 
     def load(self, path: str | Path) -> TensorDict:
@@ -107,7 +108,8 @@ class InstanceSchema:
         if missing:
             raise InvalidInstanceError(
                 f"expected {self.problem} instances with keys {list(self.required)}, "
-                f"got {sorted(instance)}; missing: {sorted(missing)}"
+                f"got {sorted(instance)}; missing: {sorted(missing)}; add them, or use the "
+                "environment that the instances were made for"
             )
         sizes: dict[str, int] = {}
         for key, axes in {**self.required, **self.optional}.items():
@@ -126,7 +128,8 @@ class InstanceSchema:
             if not fits:
                 raise InvalidInstanceError(
                     f"expected {self.problem} key {key!r} of shape [*B, {', '.join(letters)}] with "
-                    f"batch {list(batch)} and {sizes}, got {list(value.shape)}"
+                    f"batch {list(batch)} and {sizes}, got {list(value.shape)}; reshape it, or set "
+                    "the batch_size of the TensorDict to its leading axes"
                 )
             kind = self.kinds.get(key, "floating point")
             if number_kind(value) != kind:

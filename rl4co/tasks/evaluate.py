@@ -212,7 +212,12 @@ def as_instances(env: RL4COEnvBase, dataset: DatasetLike) -> TensorDictBase:
             "expected instances (TensorDict), a TensorDictDataset, an .npz file or a number of "
             f"instances as data set, got {type(dataset).__name__}"
         )
-    if len(dataset.batch_size) != 1 or not dataset.batch_size[0]:
+    if 0 in dataset.batch_size:
+        raise ConfigError(
+            f"expected at least one instance to solve, got batch {list(dataset.batch_size)}; is "
+            "the data set or the slice of it empty?"
+        )
+    if len(dataset.batch_size) != 1:
         raise ConfigError(
             f"expected instances with one batch axis, got batch {list(dataset.batch_size)}; "
             "flatten the batch, or unsqueeze(0) a single instance"

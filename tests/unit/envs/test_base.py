@@ -197,7 +197,8 @@ def test_seed_gives_a_private_stream():
 def test_wrong_keys_are_named():
     """What is missing, and what was there instead."""
     td = TensorDict({"nodes": torch.rand(2, 5, 2)}, batch_size=[2])
-    with pytest.raises(InvalidInstanceError, match=r"keys \['locs'\], got \['nodes'\]; missing"):
+    expected = r"keys \['locs'\], got \['nodes'\]; missing: \['locs'\]; add them"
+    with pytest.raises(InvalidInstanceError, match=expected):
         TSPEnv().reset(td)
 
 
@@ -205,7 +206,7 @@ def test_wrong_keys_are_named():
     ("locs", "message"),
     [
         (torch.rand(2, 5, 3), r"key 'locs' of shape \[\*B, n, 2\] with batch \[2\]"),
-        (torch.rand(2, 5), r"got \[2, 5\]"),
+        (torch.rand(2, 5), r"got \[2, 5\]; reshape it, or set the batch_size"),
         (torch.randint(9, (2, 5, 2)), "floating point dtype, got torch.int64; convert it"),
         (torch.rand(2, 5, 2) > 0.5, "floating point dtype, got torch.bool"),
         (torch.rand(2, 5, 2).to(torch.complex64), "floating point dtype, got torch.complex64"),
@@ -221,14 +222,15 @@ def test_wrong_shapes_and_dtypes_are_named(locs, message):
 def test_empty_batch_is_refused(batch):
     """No instances are no batch."""
     td = TensorDict({"locs": torch.rand(*batch, 5, 2)}, batch_size=batch)
-    with pytest.raises(InvalidInstanceError, match="expected at least one tsp instance"):
+    message = "expected at least one tsp instance, .*; is the data set or the slice of it empty"
+    with pytest.raises(InvalidInstanceError, match=message):
         TSPEnv().reset(td)
 
 
 def test_instance_check_can_be_switched_off():
     """For the speed of it, or for instances one knows better."""
     td = TensorDict({"locs": torch.full((1, 3, 2), torch.nan)}, batch_size=[1])
-    with pytest.raises(InvalidInstanceError, match="locs is finite"):
+    with pytest.raises(InvalidInstanceError, match=r"locs is finite.*; mend them or leave"):
         TSPEnv().reset(td)
     assert TSPEnv(check_instance=False).reset(td)["locs"].isnan().all()
 

@@ -295,6 +295,13 @@ def test_bad_data_sets(setting, data):
         evaluate_policy(env, policy, data)
 
 
+def test_empty_data_set(setting):
+    """Not a batch of the wrong shape: there is nothing in it."""
+    env, policy, instances = setting
+    with pytest.raises(ConfigError, match=r"at least one instance to solve.*; is the data set"):
+        evaluate_policy(env, policy, instances[:0])
+
+
 def test_missing_file(setting):
     """A missing file is never replaced by random data."""
     env, policy, _ = setting
