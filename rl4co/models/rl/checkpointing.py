@@ -63,13 +63,20 @@ def read_checkpoint(
     except PermissionError:
         raise
     except _READ_ERRORS as error:
-        # torch's words for an object of a class that is not on its list of harmless ones.
-        pattern = r"Unsupported (?:global|class):?\s+(?:GLOBAL\s+)?(\S+)"
+        # torch's words for an object of a class that is not on its list of harmless ones, and for
+        # one of a module that runs programs or code.
+        pattern = r"(?i)unsupported (?:global|class):?\s+(?:GLOBAL\s+)?(\S+)"
         if found := re.search(pattern, str(error)):
+            harmful = "is blocked" in str(error)
+            remedy = (
+                "a checkpoint of training never needs that, so do not open the file"
+                if harmful
+                else "if you trust the file, pass weights_only=False to fit, validate or test"
+            )
             raise FileFormatError(
-                f"expected tensors and plain values in {source}, got a {found[1]}, which is not "
-                "loaded because that could run code from the file; if you trust the file, pass "
-                "weights_only=False to fit, validate or test"
+                f"expected tensors and plain values in {source}, got objects that "
+                f"{'would' if harmful else 'could'} run code ({found[1]}), which are not loaded; "
+                f"{remedy}"
             ) from error
         raise FileFormatError(
             f"expected a Lightning checkpoint in {source}, got a truncated or foreign file; use an "

@@ -20,6 +20,7 @@ import torch
 from lightning.pytorch.callbacks import Callback, ModelCheckpoint
 
 from rl4co.core.errors import ConfigError, FileFormatError
+from rl4co.models.rl.checkpointing import read_checkpoint
 from rl4co.training.checkpoint import AtomicCheckpointIO, require_writable, write_atomically
 
 
@@ -173,7 +174,9 @@ def test_objects_in_a_checkpoint_are_announced_when_it_is_written(
         trainer.fit(runs.make_model())
     path = tmp_path / "last.ckpt"
     resumed = runs.make_trainer(tmp_path, max_epochs=3, callbacks=[Remembers()])
-    with pytest.raises(FileFormatError, match=r"got a pathlib\.\S+, which is not loaded"):
+    with pytest.raises(
+        FileFormatError, match=r"could run code \(pathlib\.\S+\), which are not loaded"
+    ):
         resumed.fit(runs.make_model(), ckpt_path=path)
     resumed.fit(runs.make_model(), ckpt_path=path, weights_only=False)
     assert resumed.current_epoch == 3
@@ -257,6 +260,22 @@ def test_checkpoint_of_another_model_is_refused(
     wider = runs.make_model(policy_kwargs={**runs.POLICY, "feedforward_hidden": 32})
     with pytest.raises(FileFormatError, match=r"is \[16, 16\] instead of \[32, 16\]"):
         trainer.fit(wider, ckpt_path=checkpoint)
+
+
+def test_programs_in_a_checkpoint_are_called_by_their_name(tmp_path: Path) -> None:
+    """Such a file is neither truncated nor worth a second try."""
+
+    class Program:
+        def __reduce__(self) -> tuple[Any, ...]:
+            return (os.system, ("true",))
+
+    path = tmp_path / "bad.ckpt"
+    torch.save(
+        {"state_dict": {}, "pytorch-lightning_version": "2.6.0", "callbacks": Program()}, path
+    )
+    message = r"objects that would run code \(\w+\.system\), which are not loaded; .* do not open"
+    with pytest.raises(FileFormatError, match=message):
+        read_checkpoint(path)
 
 
 def test_opening_a_checkpoint_runs_no_code(runs: ModuleType, tmp_path: Path) -> None:
