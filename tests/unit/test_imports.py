@@ -50,7 +50,11 @@ LAYERS: dict[str, Layer] = {
     "core": Layer(),
     "data": Layer(may=("core",)),
     "data.generate": Layer(may=("core", "data", "envs")),
+    "data.generate_data": Layer(may=("data.generate",), facade=True),
+    "data.transforms": Layer(may=("data",), facade=True),
+    "data.utils": Layer(may=("data",), facade=True),
     "envs": Layer(may=("core", "data")),
+    "envs.common": Layer(may=("envs",), facade=True),
     "solvers": Layer(may=("core", "data", "envs", "decoding")),  # heuristics roll out, too
     "decoding": Layer(may=("core", "envs")),
     "models": Layer(may=("core", *_MODELS)),  # rl4co/models/__init__.py itself
