@@ -8,6 +8,7 @@ built-in exception a caller would guess, so `except ValueError` keeps working.
 from __future__ import annotations
 
 import difflib
+import errno
 
 from collections.abc import Iterable, Sequence
 
@@ -92,6 +93,28 @@ class UnsupportedError(RL4COError, NotImplementedError):
 
 class FileFormatError(RL4COError, ValueError):
     """A file that is truncated, foreign, or does not hold what was expected."""
+
+
+class WriteError(RL4COError, OSError):
+    """A file that cannot be written: its folder does not allow it, or the disk is full.
+
+    Args:
+        path: The file.
+        reason: What the system said.
+        remedy: What to do; None: make room or go elsewhere, whichever helps.
+    """
+
+    def __init__(self, path: object, reason: OSError, remedy: str | None = None) -> None:
+        full = reason.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+        self.message = (
+            f"expected to write {path}, got: {reason.strerror or reason}; "
+            f"{remedy or ('make room' if full else 'choose a folder that can be written to')}"
+        )
+        super().__init__(self.message)
+        self.errno, self.filename = reason.errno, str(path)
+
+    def __str__(self) -> str:
+        return self.message  # not `[Errno 28] ...`, as an OSError with these attributes has it
 
 
 class MissingDependencyError(RL4COError, ImportError):

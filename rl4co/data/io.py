@@ -12,7 +12,7 @@ import zipfile
 import zlib
 
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from tensordict import TensorDict, TensorDictBase
 from torch import Tensor
 
-from rl4co.core.errors import ConfigError, FileFormatError, UnsupportedError
+from rl4co.core.errors import ConfigError, FileFormatError, UnsupportedError, WriteError
 
 #: What numpy and zipfile raise on files that are damaged, foreign or contain pickles.
 _READ_ERRORS = (zipfile.BadZipFile, zlib.error, ValueError, EOFError, KeyError, OSError)
@@ -48,7 +48,6 @@ def save_tensordict_to_npz(
         )
     arrays = {str(key): _to_array(key, value) for key, value in td.items()}
     target = _with_suffix(Path(path))
-    target.parent.mkdir(parents=True, exist_ok=True)
     method = zipfile.ZIP_DEFLATED if compress else zipfile.ZIP_STORED
     # Not np.savez: it takes the keys as keyword arguments and trips over one called "file".
     with atomic_write(target) as file, zipfile.ZipFile(file, "w", method) as archive:
@@ -93,17 +92,31 @@ def load_npz_to_tensordict(
 
 
 @contextmanager
-def atomic_write(target: Path) -> Iterator[IO[bytes]]:
-    """File object whose content appears under `target` only if the block succeeds."""
+def atomic_write(target: Path, remedy: str | None = None) -> Iterator[IO[bytes]]:
+    """File object whose content appears under `target` only if the block succeeds.
+
+    Args:
+        target: File to write; folders are created.
+        remedy: What to do if that fails, see :class:`WriteError`.
+
+    Raises:
+        WriteError: The folder cannot be written to, or the disk is full.
+    """
     temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex}.tmp")
     try:
+        target.parent.mkdir(parents=True, exist_ok=True)
         with temporary.open("xb") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(target)
+    except WriteError:  # of another file, written in the same block
+        raise
+    except OSError as error:
+        raise WriteError(target, error, remedy) from error
     finally:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):  # the folder may be what is wrong
+            temporary.unlink()
 
 
 def _with_suffix(path: Path) -> Path:

@@ -238,9 +238,10 @@ def _explain(error: BaseException) -> str:
         if isinstance(cause, ConfigKeyError | ConfigAttributeError):
             return _explain_key(cause)
         if isinstance(cause, OSError) and cause.errno in _NOT_WRITABLE:
+            room = "make room or " if cause.errno == errno.ENOSPC else ""
             return (
-                f"expected a folder that can be written to, got {cause.filename} "
-                f"({cause.strerror}); choose another one with paths.log_dir=..."
+                f"expected a folder that can be written to, got {cause.filename or 'another'} "
+                f"({cause.strerror}); {room}choose another one with paths.log_dir=..."
             )
         cause = cause.__cause__
     return str(error)
@@ -262,8 +263,10 @@ def _explain_key(error: OmegaConfBaseException) -> str:
     return f"{refusal}; to add one write +{error.full_key}=..."
 
 
+#: Reasons of the system; the library's own errors on missing files have no number.
 _NOT_WRITABLE = {
     errno.EACCES,
+    errno.ENOENT,
     errno.EPERM,
     errno.EROFS,
     errno.ENOTDIR,

@@ -24,6 +24,11 @@ from rl4co.core.errors import ConfigError
 from rl4co.data.io import atomic_write
 from rl4co.models.rl.checkpointing import read_checkpoint
 
+_CHECKPOINTS_ELSEWHERE = (
+    "give ModelCheckpoint another dirpath, the trainer another default_root_dir, or switch "
+    "checkpoints off with enable_checkpointing=False"
+)
+
 
 class AtomicCheckpointIO(TorchCheckpointIO):
     """Writes to a temporary name in the same folder, then renames; reads plain values only.
@@ -93,17 +98,10 @@ def write_atomically(path: Path, content: bytes) -> None:
         path: Final name; its folder is created if needed.
         content: The bytes.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        with atomic_write(path) as file:
-            file.write(content)
-    except OSError as error:
-        raise OSError(
-            error.errno,
-            f"expected to write a checkpoint of {len(content) / 2**20:.1f} MiB, got: "
-            f"{error.strerror}; earlier checkpoints are intact, so make room and resume",
-            str(path),
-        ) from error
+    size = f"{len(content) / 2**20:.1f} MiB"
+    remedy = f"earlier checkpoints are intact, so make room for {size} and resume"
+    with atomic_write(path, remedy) as file:
+        file.write(content)
     _sync_folder(path.parent)
 
 
@@ -133,8 +131,33 @@ class WritableCheckpoints(Callback):
                 require_writable(callback.dirpath)
 
 
-def require_writable(folder: str | Path) -> None:
-    """Raises :class:`ConfigError` unless files can be written to `folder`, which is created."""
+def require_writable_metrics(trainer: L.Trainer) -> None:
+    """Raises :class:`ConfigError` unless the loggers that write files can do so.
+
+    Lightning opens their files before any callback has a say.
+    """
+    if not trainer.is_global_zero or getattr(trainer, "fast_dev_run", False):
+        return
+    for logger in trainer.loggers:
+        if logger.save_dir is not None:
+            require_writable(
+                logger.save_dir,
+                "metrics",
+                f"give {type(logger).__name__} another save_dir, the trainer another "
+                "default_root_dir, or switch logging off with logger=False",
+            )
+
+
+def require_writable(
+    folder: str | Path, content: str = "checkpoints", remedy: str = _CHECKPOINTS_ELSEWHERE
+) -> None:
+    """Raises :class:`ConfigError` unless files can be written to `folder`, which is created.
+
+    Args:
+        folder: The folder; remote ones are not looked at.
+        content: What it is for, in the message.
+        remedy: What to do, in the message.
+    """
     if not _is_local(folder):
         return
     try:
@@ -143,9 +166,8 @@ def require_writable(folder: str | Path) -> None:
             pass
     except OSError as error:
         raise ConfigError(
-            f"expected a folder for checkpoints that can be written to, got {folder} "
-            f"({error.strerror}); give ModelCheckpoint another dirpath, the trainer another "
-            "default_root_dir, or switch checkpoints off with enable_checkpointing=False"
+            f"expected a folder for {content} that can be written to, got {folder} "
+            f"({error.strerror}); {remedy}"
         ) from error
 
 

@@ -37,7 +37,11 @@ from tensordict import TensorDictBase
 
 from rl4co.core.errors import ConfigError, UnknownNameError
 from rl4co.training.callbacks import RL4COProgressBar
-from rl4co.training.checkpoint import AtomicCheckpointIO, WritableCheckpoints
+from rl4co.training.checkpoint import (
+    AtomicCheckpointIO,
+    WritableCheckpoints,
+    require_writable_metrics,
+)
 from rl4co.training.memory import tune_allocator as apply_allocator_settings
 from rl4co.training.resume import ExactResume
 
@@ -172,6 +176,7 @@ class RL4COTrainer(L.Trainer):
             weights_only: Refuse checkpoints with more than tensors and plain values. False runs
                 code from the file.
         """
+        require_writable_metrics(self)
         with self._settings(), self._clipping(model):
             super().fit(
                 model, train_dataloaders, val_dataloaders, datamodule, ckpt_path, weights_only

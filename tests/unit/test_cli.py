@@ -197,6 +197,15 @@ def test_generate_chooses_a_name_and_keeps_files(tmp_path: Path, monkeypatch: py
     assert run(*arguments, "--overwrite").exit_code == 0
 
 
+def test_generate_into_what_is_no_folder(tmp_path: Path):
+    """Names the file and what to do."""
+    (tmp_path / "file").write_text("not a folder")
+    out = tmp_path / "file" / "a.npz"
+    refused = run("generate", "tsp", "--size", "2", "--out", str(out))
+    assert refused.exit_code == 2
+    assert f"expected to write {out}" in refused.stderr and "choose a folder" in refused.stderr
+
+
 def test_generate_passes_parameters(tmp_path: Path):
     """`--param` reaches the generator; values are read as YAML."""
     out = run_json(

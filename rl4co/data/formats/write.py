@@ -34,7 +34,6 @@ def write_solution(path: str | os.PathLike[str], instance: Published, solution: 
     target = check_target(path, instance)
     instance.check(solution)
     text = instance.format_solution(solution, target.suffix.lower())
-    target.parent.mkdir(parents=True, exist_ok=True)
     with atomic_write(target) as file:
         file.write(text.encode())
     return target

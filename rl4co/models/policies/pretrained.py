@@ -39,7 +39,6 @@ class PretrainedMixin(RecordsArguments):
             "class": type(self).__name__,
             "arguments": _plain_arguments(self),
         }
-        folder.mkdir(parents=True, exist_ok=True)
         assert isinstance(self, nn.Module)
         weights = {key: value.contiguous() for key, value in self.state_dict().items()}
         text = json.dumps(config, indent=2) + "\n"

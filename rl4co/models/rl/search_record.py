@@ -157,7 +157,6 @@ class SearchRecord:
             **{name: getattr(self, name) for name in _TENSORS},
             "unfinished": self._unfinished,
         }
-        self.path.parent.mkdir(parents=True, exist_ok=True)
         with atomic_write(self.path) as file:
             torch.save(content, file)
 

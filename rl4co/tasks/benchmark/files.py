@@ -32,7 +32,6 @@ def write_report(report: Report, folder: str | os.PathLike[str]) -> list[Path]:
         `report.json` (everything, with trajectories and versions of packages).
     """
     place = Path(folder)
-    place.mkdir(parents=True, exist_ok=True)
     machine = {"rl4co": _version("rl4co"), "python": platform.python_version(),
                "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",
                **{package: _version(package) for package in _PACKAGES}}  # fmt: skip

@@ -19,6 +19,7 @@ from rl4co.core.errors import (
     ("name", "builtin"),
     [
         ("UnknownNameError", LookupError),
+        ("UnknownArgumentError", TypeError),
         ("RegistryError", RuntimeError),
         ("ConfigError", ValueError),
         ("InvalidInstanceError", ValueError),
@@ -27,6 +28,7 @@ from rl4co.core.errors import (
         ("EnvCheckError", AssertionError),
         ("UnsupportedError", NotImplementedError),
         ("FileFormatError", ValueError),
+        ("WriteError", OSError),
         ("MissingDependencyError", ImportError),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import pickle
 
@@ -15,7 +16,7 @@ from tensordict import TensorDict
 
 import rl4co.data.io as io_module
 
-from rl4co.core.errors import ConfigError, FileFormatError, UnsupportedError
+from rl4co.core.errors import ConfigError, FileFormatError, UnsupportedError, WriteError
 from rl4co.data import load_npz_to_tensordict, save_tensordict_to_npz
 
 
@@ -134,6 +135,33 @@ def test_failed_write_leaves_the_old_file(
     monkeypatch.setattr(io_module.np.lib.format, "write_array", fail)
     with pytest.raises(OSError, match="disk full"):
         save_tensordict_to_npz(instances[:1], path)
+    assert path.read_bytes() == before
+    assert os.listdir(tmp_path) == ["data.npz"]
+
+
+def test_folder_that_cannot_be_written_to(instances: TensorDict, tmp_path: Path):
+    """The file that was asked for, the system's reason and what to do; no temporary name."""
+    (tmp_path / "file").write_text("not a folder")
+    path = tmp_path / "file" / "data.npz"
+    with pytest.raises(WriteError) as caught:
+        save_tensordict_to_npz(instances, path)
+    assert str(caught.value).startswith(f"expected to write {path}, got: ")
+    assert str(caught.value).endswith("; choose a folder that can be written to")
+    assert isinstance(caught.value, OSError) and caught.value.filename == str(path)
+
+
+def test_full_disk(instances: TensorDict, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """The system's error for it names no file; ours does, and the old one is intact."""
+    path = save_tensordict_to_npz(instances, tmp_path / "data.npz")
+    before = path.read_bytes()
+
+    def fail(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(WriteError, match=r"data\.npz, got: .*; make room$") as caught:
+        save_tensordict_to_npz(instances[:1], path)
+    assert caught.value.errno == errno.ENOSPC
     assert path.read_bytes() == before
     assert os.listdir(tmp_path) == ["data.npz"]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import errno
 import os
 import subprocess
 import sys
@@ -23,6 +24,7 @@ from rl4co.core.errors import (
     MissingDependencyError,
     UnknownArgumentError,
     UnknownNameError,
+    WriteError,
 )
 from rl4co.envs import TSPEnv
 from rl4co.models import POMO, AttentionModel
@@ -441,6 +443,20 @@ def test_unknown_choices_get_a_suggestion(override: str, message: str):
     with pytest.raises((HydraException, OmegaConfBaseException)) as caught:
         load_config([override])
     assert message in _explain(caught.value)
+
+
+def test_folders_that_cannot_be_written_to_are_explained():
+    """Whatever the system's reason; an error that has a remedy keeps its words."""
+    missing = FileNotFoundError(errno.ENOENT, "No such file or directory", "nowhere/logs")
+    assert "written to, got nowhere/logs (No such file or directory); choose" in _explain(missing)
+    full = OSError(errno.ENOSPC, "No space left on device")
+    assert "got another (No space left on device); make room or choose" in _explain(full)
+    own = WriteError("logs/last.ckpt", full, "earlier checkpoints are intact, so make room")
+    assert _explain(own) == (
+        "expected to write logs/last.ckpt, got: No space left on device; earlier checkpoints are "
+        "intact, so make room"
+    )
+    assert _explain(FileNotFoundError("expected a checkpoint, got none")).startswith("expected a c")
 
 
 def test_unknown_experiment_lists_those_in_folders():

@@ -112,6 +112,15 @@ def test_unwritable_folder_is_refused_before_training(runs: ModuleType, tmp_path
     assert steps == []
 
 
+def test_unwritable_root_is_refused_before_training(runs: ModuleType, tmp_path: Path) -> None:
+    """Metrics go there, too, and Lightning would fail on them in the system's words."""
+    blocked = tmp_path / "file"
+    blocked.write_text("a file, not a folder")
+    trainer = runs.make_trainer(blocked / "root", logger=None)
+    with pytest.raises(ConfigError, match=r"a folder for metrics .*root.*default_root_dir"):
+        trainer.fit(runs.make_model())
+
+
 def test_writable_folders_are_created(tmp_path: Path) -> None:
     require_writable(tmp_path / "a" / "b")
     assert not list((tmp_path / "a" / "b").iterdir())
