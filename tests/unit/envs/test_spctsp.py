@@ -50,6 +50,19 @@ def test_mask_allows_exactly_the_tours_worth_enough(real: list[float]):
     assert set(map(tuple, solutions)) == expected
 
 
+def test_a_prize_that_no_realisation_reaches_is_refused():
+    """Real prizes are at most twice the expected ones, here 2 · 3 · 0.5 = 3."""
+    env = SPCTSPEnv()
+    instances = torch.stack([make_instance([0.5] * 3, [0.25] * 3) for _ in range(3)])
+    instances["prize_required"] = torch.tensor([3.0, 1.5, 1.0])
+    env.reset(instances)
+    instances["prize_required"] = torch.tensor([3.0, 3.1, 1.0])
+    with pytest.raises(InvalidInstanceError, match=r"at most twice .*\(instances 1\)"):
+        env.reset(instances)
+    with pytest.raises(InvalidInstanceError, match="1 unless given"):
+        env.reset(make_instance([0.2, 0.2], [0.2, 0.2]).unsqueeze(0))
+
+
 def test_prizes_are_revealed_by_visits():
     env = SPCTSPEnv()
     td = env.reset(make_instance([0.5, 0.5, 0.5], [0.25, 0.125, 0.875]).unsqueeze(0))
@@ -111,7 +124,7 @@ def test_rewards_of_the_deterministic_problem():
 def test_real_prizes_that_are_not_enough_are_accepted():
     """Nobody can know; visiting every customer ends the tour. Negative ones are refused."""
     env = SPCTSPEnv()
-    td = make_instance([0.1] * 4, [0.05] * 4).expand(2).clone()
+    td = make_instance([0.2] * 4, [0.05] * 4).expand(2).clone()
     episode = record_episode(env, td, derive_generator(0))
     assert episode.lengths == [5, 5]
     env.check_solution_validity(episode.initial, episode.actions)

@@ -109,7 +109,7 @@ class PCTSPEnv(RL4COEnvBase):
             "expected_prize": pad_depot(instance["deterministic_prize"]),
             "real_prize": pad_depot(instance[self.prize_key]),
             "penalty": penalty,
-            "prize_required": _prize_required(instance).unsqueeze(-1),  # [*B, 1]
+            "prize_required": prize_required(instance).unsqueeze(-1),  # [*B, 1]
             "cur_total_prize": torch.zeros_like(penalty[..., :1]),
             "visited": unvisited(penalty),
             "current_node": start_at_depot(penalty),
@@ -151,7 +151,7 @@ class PCTSPEnv(RL4COEnvBase):
         }
 
     def _instance_faults(self, instance: State) -> dict[str, Tensor]:
-        required = _prize_required(instance)  # [*B]
+        required = prize_required(instance)  # [*B]
         prize, paid = instance["deterministic_prize"], instance[self.prize_key]
         total = prize.double().sum(-1)
         return {
@@ -177,7 +177,7 @@ class PCTSPEnv(RL4COEnvBase):
         return render(state, actions, **options)
 
 
-def _prize_required(instance: State) -> Tensor:
+def prize_required(instance: State) -> Tensor:
     """Prize that a tour must collect, 1 unless given: `[*B]`."""
     required = instance.get("prize_required")
     return torch.ones_like(instance["penalty"][..., 0]) if required is None else required

@@ -6,8 +6,19 @@ from torch import Tensor
 
 from rl4co.core.registry import ENVS
 from rl4co.envs.base import State
-from rl4co.envs.routing.pctsp.env import ENOUGH_PRIZE, PCTSPEnv
+from rl4co.envs.routing.pctsp.env import (
+    CHECK_TOLERANCE,
+    ENOUGH_PRIZE,
+    PCTSPEnv,
+    prize_required,
+)
 from rl4co.envs.routing.spctsp.generator import PCTSPGenerator
+
+#: The rule that stands in for it: a real prize is between nothing and twice the expected one.
+POSSIBLE_PRIZE = (
+    "prize_required (1 unless given) is at most twice what deterministic_prize adds up to, as real "
+    "prizes are (lower it)"
+)
 
 
 @ENVS.register("spctsp")
@@ -57,4 +68,6 @@ class SPCTSPEnv(PCTSPEnv):
     def _instance_faults(self, instance: State) -> dict[str, Tensor]:
         faults = super()._instance_faults(instance)
         del faults[ENOUGH_PRIZE]  # who knows; visiting every customer is always enough
-        return faults
+        most = 2.0 * instance["deterministic_prize"].double().sum(-1)  # [*B]
+        required = prize_required(instance).double()
+        return {**faults, POSSIBLE_PRIZE: most < required * (1.0 - CHECK_TOLERANCE)}
