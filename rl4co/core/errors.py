@@ -70,6 +70,10 @@ class InvalidActionError(RL4COError, ValueError):
     """An action that the mask forbids, or a state in which every action is forbidden."""
 
 
+class NotFiniteError(RL4COError, FloatingPointError):
+    """Numbers that came out as NaN: a training that has diverged."""
+
+
 class EnvCheckError(RL4COError, AssertionError):
     """An environment that breaks the contract of environments, with everything found wrong.
 

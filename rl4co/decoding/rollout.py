@@ -272,13 +272,38 @@ def all_finished(env: RL4COEnvBase, state: State, rows: Tensor | None = None) ->
     done = state["done"]
     if bool(done.all()):
         return True
-    stuck = ~(any_true(state["action_mask"]) | done)
-    if bool(stuck.any()):
-        raise InvalidActionError(
-            f"expected an allowed action in every unfinished {env.name} state, got none in "
-            f"instances {_instances(stuck, rows)}; the instance is infeasible or the mask is wrong"
-        )
+    _refuse_stuck(env, is_stuck(state), rows)
     return False
+
+
+def refuse_dead_ends(env: RL4COEnvBase, state: State, actions: Tensor) -> None:
+    """Raises if allowed actions lead to an unfinished state that allows none.
+
+    What a rollout with a known number of steps does not look for; NaN logits are what it leaves.
+
+    Args:
+        env: The environment.
+        state: Initial state with axes `[B, S]`, the same for all solutions of an instance.
+        actions: What was chosen, `[B, S', T]`.
+    """
+    width = actions.shape[1]
+    state = {
+        key: value[:, :1].expand(-1, width, *value.shape[2:])  # [B, S', ...]
+        for key, value in state.items()
+    }
+    allowed = torch.ones_like(state["done"])  # [B, S', 1], whether all actions so far were
+    _refuse_stuck(env, is_stuck(state))
+    for action in actions.unbind(-1):
+        allowed = allowed & (state["action_mask"].gather(-1, action.unsqueeze(-1)) | state["done"])
+        if not bool(allowed.any()):  # chosen by NaN: what follows is nobody's fault
+            return
+        state = env.advance(state, action)
+        _refuse_stuck(env, is_stuck(state) & allowed)
+
+
+def is_stuck(state: State) -> Tensor:
+    """Unfinished states that allow no action: `[*B, 1]`."""
+    return ~(any_true(state["action_mask"]) | state["done"])
 
 
 def require_finished(
@@ -289,6 +314,14 @@ def require_finished(
         raise InvalidActionError(
             f"expected all {env.name} instances to finish within {steps} steps, got unfinished "
             f"instances {_instances(~state['done'], rows)}"
+        )
+
+
+def _refuse_stuck(env: RL4COEnvBase, stuck: Tensor, rows: Tensor | None = None) -> None:
+    if bool(stuck.any()):
+        raise InvalidActionError(
+            f"expected an allowed action in every unfinished {env.name} state, got none in "
+            f"instances {_instances(stuck, rows)}; the instance is infeasible or the mask is wrong"
         )
 
 

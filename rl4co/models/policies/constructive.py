@@ -17,12 +17,12 @@ import torch
 from tensordict import TensorDictBase
 from torch import Tensor, nn
 
-from rl4co.core.errors import ConfigError, InvalidActionError, UnknownNameError
+from rl4co.core.errors import ConfigError, InvalidActionError, NotFiniteError, UnknownNameError
 from rl4co.core.ops import flatten_starts, unbatchify
 from rl4co.core.registry import ENVS
 from rl4co.decoding.beam import beam_search
 from rl4co.decoding.replay import replay
-from rl4co.decoding.rollout import Rollout, decode, expand_solutions, walk
+from rl4co.decoding.rollout import Rollout, decode, expand_solutions, refuse_dead_ends, walk
 from rl4co.decoding.starts import behind_prefix, environment_starts, forced_actions
 from rl4co.decoding.strategies import (
     BeamSearch,
@@ -191,12 +191,14 @@ class ConstructivePolicy(PretrainedMixin, nn.Module):
             )  # fmt: skip
         except InvalidActionError:
             if self.check_nan:  # diverged weights lead nowhere, but they are the cause
-                self._refuse_nan(self.decoder(solutions, cache))
+                none = solutions["action_mask"][..., :0].long()  # [B, S, 0]
+                self._refuse_nan(self.decoder(solutions, cache), env, solutions, none)
             raise
         out: dict[str, Any] = {}
         log_probs = rollout.log_probs
         if self.check_nan:  # without log-probabilities the first logits tell
-            self._refuse_nan(self.decoder(solutions, cache) if log_probs is None else log_probs)
+            values = self.decoder(solutions, cache) if log_probs is None else log_probs
+            self._refuse_nan(values, env, solutions, rollout.actions)
         if log_probs is not None:  # [B, S] or [B, S, T]
             out["log_likelihood"] = log_probs.sum(-1) if return_sum_log_likelihood else log_probs
         if calc_reward:
@@ -335,9 +337,13 @@ class ConstructivePolicy(PretrainedMixin, nn.Module):
 
         return prepare
 
-    def _refuse_nan(self, values: Tensor) -> None:
+    def _refuse_nan(
+        self, values: Tensor, env: RL4COEnvBase, solutions: State, actions: Tensor
+    ) -> None:
+        """Raises if there are NaN: for a state without actions if there is one, else for them."""
         if bool(values.isnan().any()):
-            raise FloatingPointError(
+            refuse_dead_ends(env, solutions, actions)
+            raise NotFiniteError(
                 f"expected numbers from {type(self).__name__}, got NaN; lower the learning rate, "
                 "clip gradients or use a higher precision"
             )

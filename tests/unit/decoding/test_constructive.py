@@ -7,10 +7,10 @@ import math
 import pytest
 import torch
 
-from rl4co.core.errors import ConfigError, InvalidActionError, UnknownNameError
+from rl4co.core.errors import ConfigError, InvalidActionError, RL4COError, UnknownNameError
 from rl4co.core.ops import batchify, unbatchify
 from rl4co.decoding import live, rollout
-from rl4co.envs import get_env
+from rl4co.envs import TSPEnv, get_env
 from rl4co.models import AttentionModelPolicy
 
 ENVS = ["tsp", "cvrp"]
@@ -460,6 +460,37 @@ def test_nan_is_reported_as_such(setup, decode_type, grad):
         policy.decoder.project_node_embeddings.weight.fill_(math.nan)
     with torch.set_grad_enabled(grad), pytest.raises(FloatingPointError, match="got NaN"):
         policy(td, env, decode_type=decode_type)
+
+
+class DeadEnd(TSPEnv):
+    """Every tour of instance 1 gets stuck before its third node."""
+
+    def _action_mask(self, state):
+        stuck = (state["i"] == 2) & (state["locs"][..., :1, 0] > 1)  # [*B, 1]
+        return super()._action_mask(state) & ~stuck
+
+
+@pytest.mark.parametrize(
+    "decode_type", ["greedy", "sampling", "multistart_greedy", "multistart_sampling"]
+)
+@pytest.mark.parametrize("grad", [True, False], ids=["grad", "no-grad"])
+def test_a_dead_end_is_not_taken_for_divergence(make_policy, decode_type, grad):
+    """Also where the number of steps is known, so that nobody looks at the mask on the way."""
+    env, policy = DeadEnd(generator_params={"num_loc": 5}, check_solution=False), make_policy("tsp")
+    instances = env.generate(3)
+    instances["locs"][1] += 2.0
+    expected = r"an allowed action in every unfinished tsp state, got none in instances 1;"
+    with torch.set_grad_enabled(grad), pytest.raises(InvalidActionError, match=expected):
+        policy(env.reset(instances), env, decode_type=decode_type)
+
+
+def test_diverged_weights_are_an_error_of_the_library(setup):
+    """Which the command line reports in one line."""
+    env, policy, td = setup
+    with torch.no_grad():
+        policy.decoder.project_node_embeddings.weight.fill_(math.nan)
+    with pytest.raises(RL4COError, match="lower the learning rate"):
+        policy(td, env)
 
 
 def test_nan_check_can_be_switched_off(make_env, make_policy):
