@@ -129,13 +129,12 @@ def split_routes(actions: np.ndarray) -> list[np.ndarray]:
     return [route for route in routes if route.size]
 
 
-def routing_axes(ax: Axes | None, points: np.ndarray, *, legend: bool = False) -> Axes:
+def routing_axes(ax: Axes | None, points: np.ndarray) -> Axes:
     """Axes with equal scales around the points: the given ones, or those of a new figure.
 
     Args:
         ax: Axes to style and draw on, or None for a new figure shaped like the instance.
         points: All nodes, `[N, 2]`.
-        legend: Leave room for a legend on the right of a new figure.
     """
     if ax is None:
         from matplotlib.figure import Figure
@@ -143,9 +142,7 @@ def routing_axes(ax: Axes | None, points: np.ndarray, *, legend: bool = False) -
         width, height = np.ptp(points, axis=0) if len(points) > 1 else (1.0, 1.0)
         ratio = float(np.clip(height / width if width > 0 else 1.0, 0.5, 1.6))
         side = 5.0
-        figure = Figure(
-            figsize=(side + (1.5 if legend else 0.0), side * ratio + 0.5), layout="constrained"
-        )
+        figure = Figure(figsize=(side, side * ratio + 0.5), layout="constrained")
         # Notebooks show figures by pyplot's hook; this shows ours without pyplot.
         figure._repr_png_ = partial(_figure_png, figure)  # type: ignore[attr-defined]
         ax = figure.add_subplot()
@@ -298,12 +295,35 @@ def draw_depot(ax: Axes, points: np.ndarray, label: str | None = None) -> None:
     )  # fmt: skip
 
 
-def draw_legend(ax: Axes) -> None:
-    """Legend of all labelled artists, outside the axes on the right."""
-    ax.legend(
+def fit_figure(figure: Figure) -> None:
+    """Enlarges a figure until all that is drawn lies inside it."""
+    for _ in range(4):  # the layout is computed anew for each size, and ticks may change with it
+        figure.draw_without_rendering()
+        width, height = figure.get_size_inches()
+        box = figure.get_tightbbox().padded(0.04)  # in inches
+        wider = max(-box.x0, 0.0) + max(box.x1 - width, 0.0)
+        higher = max(-box.y0, 0.0) + max(box.y1 - height, 0.0)
+        if wider + higher == 0.0:
+            return
+        # Twice, as the layout keeps what it places in the middle.
+        figure.set_size_inches(width + 2 * wider, height + 2 * higher)
+
+
+def draw_legend(ax: Axes, *, widen: bool = False) -> None:
+    """Legend of all labelled artists, outside the axes on the right.
+
+    Args:
+        ax: Axes that it explains.
+        widen: Make the figure wider by as much as the legend takes.
+    """
+    legend = ax.legend(
         loc="upper left", bbox_to_anchor=(1.01, 1.0), borderaxespad=0.0, frameon=False,
         fontsize=8, labelcolor=INK, handlelength=1.3, labelspacing=0.45,
     )  # fmt: skip
+    if widen:
+        figure = root_figure(ax)
+        figure.draw_without_rendering()
+        figure.set_figwidth(figure.get_figwidth() + legend.get_window_extent().width / figure.dpi)
 
 
 def draw_title(ax: Axes, title: str, note: str | None = None) -> None:

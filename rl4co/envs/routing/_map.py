@@ -20,6 +20,7 @@ from rl4co.envs.rendering import (
     draw_nodes,
     draw_path,
     draw_title,
+    fit_figure,
     line_width,
     node_coordinates,
     node_size,
@@ -77,7 +78,8 @@ class RouteMap:
         self.palette = route_colors(num_routes or 0)
         self.colors = np.full(len(self.points), INK, dtype=object)
         self.width = line_width(self.num_customers)
-        self.ax = routing_axes(ax, self.points, legend=legend)
+        self.is_new = ax is None
+        self.ax = routing_axes(ax, self.points)
         self.ax.update_datalim(self.points)
 
     def draw_walk(
@@ -150,8 +152,11 @@ class RouteMap:
             self.ax, heading if title is None else title, " · ".join(remarks) if remarks else None
         )
         if self.legend:
-            draw_legend(self.ax)
-        return root_figure(self.ax)
+            draw_legend(self.ax, widen=self.is_new)
+        figure = root_figure(self.ax)
+        if self.is_new:
+            fit_figure(figure)
+        return figure
 
 
 def sizes_by(values: np.ndarray, smallest: float = 0.8) -> np.ndarray:

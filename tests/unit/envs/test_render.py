@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import pickle
+import pkgutil
 import re
 
 from typing import Any
@@ -17,6 +18,8 @@ from matplotlib.figure import Figure
 from tensordict import TensorDict
 
 from rl4co.core.errors import ConfigError
+from rl4co.decoding.rollout import random_policy, rollout
+from rl4co.envs import routing
 from rl4co.envs.rendering import (
     ACCENT,
     INK,
@@ -27,6 +30,7 @@ from rl4co.envs.rendering import (
 )
 from rl4co.envs.routing.cvrp.render import render as render_cvrp
 from rl4co.envs.routing.tsp.render import render as render_tsp
+from rl4co.envs.testing import make_sized_env
 
 SQUARE = torch.tensor([[0.0, 0.0], [1000.0, 0.0], [1000.0, 1000.0], [0.0, 1000.0]])
 
@@ -353,3 +357,25 @@ def test_route_colors_are_distinct_and_repeat() -> None:
     assert len(set(colors[:18])) == 18
     assert colors[18:36] == colors[:18]
     assert all(re.fullmatch("#[0-9a-f]{6}", color) for color in colors)
+
+
+ROUTING = [module.name for module in pkgutil.iter_modules(routing.__path__) if module.ispkg]
+
+
+@pytest.mark.parametrize("name", ROUTING)
+@pytest.mark.parametrize("stretch", [(1.0, 1.0), (1000.0, 150.0)], ids=["square", "wide"])
+@pytest.mark.parametrize("solved", [True, False], ids=["routes", "instance"])
+def test_nothing_lies_outside_of_the_figure(name: str, solved: bool, stretch: tuple[float, float]):
+    """Titles, tick labels and legends included, whatever their size and that of the map."""
+    env = make_sized_env(name, 10, seed=3, check_solution=False)
+    td = env.reset(batch_size=1)
+    _, _, actions = rollout(env, td, random_policy)
+    if "locs" in td.keys():
+        td["locs"] = td["locs"] * torch.tensor(stretch)
+    figure = env.render(td, actions if solved else None)
+    figure.draw_without_rendering()
+    width, height = figure.get_size_inches()
+    box = figure.get_tightbbox()  # of all artists, in inches
+    assert min(box.x0, box.y0) >= 0
+    assert box.x1 <= width
+    assert box.y1 <= height

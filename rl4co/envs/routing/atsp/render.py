@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rl4co.envs.rendering import ACCENT, FAINT, INK, MAX_NUMBERED_NODES, MUTED, as_path
+from rl4co.envs.rendering import ACCENT, FAINT, INK, MAX_NUMBERED_NODES, MUTED, as_path, fit_figure
 from rl4co.envs.routing.tsp.render import render as render_tour
 
 if TYPE_CHECKING:
@@ -53,6 +53,7 @@ def render(
         numbers = len(costs) <= MAX_NUMBERED_NODES
     path = np.empty(0, np.int64) if actions is None else as_path(actions)
     _draw_matrix(figure.add_subplot(grid[1]), costs, path, numbers)
+    fit_figure(figure)
     return figure
 
 

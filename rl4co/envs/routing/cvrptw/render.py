@@ -13,6 +13,7 @@ from rl4co.envs.rendering import (
     INK,
     MUTED,
     as_path,
+    fit_figure,
     route_colors,
     split_routes,
 )
@@ -60,6 +61,7 @@ def render(
         grid = figure.add_gridspec(1, 2, width_ratios=(width, beside))
         figure.axes[0].set_subplotspec(grid[0])
         draw_timetable(figure.add_subplot(grid[1]), state, actions)
+        fit_figure(figure)
     return figure
 
 
