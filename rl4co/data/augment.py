@@ -253,6 +253,9 @@ _AUGMENTATIONS: dict[str, _Augmentation] = {
     "symmetric": _Augmentation(_symmetric),
 }
 
+#: Augmentations with a name; all of them keep Euclidean distances.
+NAMED_AUGMENTATIONS: tuple[str, ...] = tuple(_AUGMENTATIONS)
+
 
 def _reference_square(xy: Tensor) -> tuple[Tensor, Tensor]:
     """Ends of the square in which an instance is mirrored: `[B, N, 2]` → two `[B, 1, 1]`.

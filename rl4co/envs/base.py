@@ -214,6 +214,21 @@ class RL4COEnvBase(RecordsArguments, TorchRLMode):
             if row.any():
                 raise InvalidSolutionError(name, row.nonzero().flatten().tolist(), len(row))
 
+    def check_augmentation(self, augment_fn: object) -> None:
+        """Raises :class:`UnsupportedError` if an augmentation is known to change costs here.
+
+        Args:
+            augment_fn: Its name; a function of one's own is taken on trust.
+        """
+        keeps = self.augmentations()
+        if isinstance(augment_fn, str) and augment_fn not in keeps:
+            known = " or ".join(map(repr, keeps))
+            raise UnsupportedError(
+                f"expected an augmentation under which solutions of this {self.name} keep their "
+                f"costs, got {augment_fn!r}; "
+                + (f"use {known}" if keeps else "use sampling instead")
+            )
+
     # ---------------------------------------------------------------- instances and data
 
     def generate(self, batch_size: int | Sequence[int]) -> TensorDict:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from torch import Tensor
 
 from rl4co.core.errors import UnsupportedError
+from rl4co.data.augment import NAMED_AUGMENTATIONS
 
 if TYPE_CHECKING:
     from rl4co.envs.generator import Generator
@@ -67,6 +68,13 @@ class ProblemHooks:
     def step_bounds(self, state: State) -> tuple[int, int]:
         """Fewest and most steps of a whole solution; equal if the number is known in advance."""
         raise NotImplementedError
+
+    def augmentations(self) -> tuple[str, ...]:
+        """Names of the augmentations (:mod:`rl4co.data.augment`) that keep the costs of solutions.
+
+        Those are all where costs are made of Euclidean distances.
+        """
+        return NAMED_AUGMENTATIONS
 
     def _start_actions(self, state: State, num_starts: int) -> Tensor:
         """The first `num_starts` distinct feasible first actions `[*B, S]`.

@@ -31,5 +31,6 @@ RULES: tuple[tuple[str, Check], ...] = (
     ("any number of batch axes works", purity.any_batch_axes),
     ("start actions are feasible and distinct", behaviour.starts_are_distinct),
     ("starts come in the published order from any batch", behaviour.starts_in_any_batch),
+    ("declared augmentations keep the reward", behaviour.augmentations_keep_rewards),
     ("TorchRL can use the environment", behaviour.torchrl_agrees),
 )

@@ -13,7 +13,8 @@ from torch import Tensor
 from torchrl.envs.utils import check_env_specs, step_mdp
 
 from rl4co.core.errors import UnsupportedError, format_indices
-from rl4co.core.ops import flatten_starts
+from rl4co.core.ops import batchify, flatten_starts
+from rl4co.data.augment import StateAugmentation, has_coordinates
 from rl4co.envs.contract.evidence import (
     Episode,
     Findings,
@@ -230,6 +231,22 @@ def _wrongly_blamed(
     mutated[refused[::2]] = True
     error = probe.refused(episode.initial, torch.where(mutated, mutant, episode.actions))
     return [b for b in error.instances if b not in refused[::2]] if error else []
+
+
+@each_solution
+def augmentations_keep_rewards(probe: Probe, episode: Episode) -> Findings:
+    """A solution is worth the same on every augmented copy of its instance."""
+    if not has_coordinates(episode.instances.keys()):
+        return
+    reward = probe.reward(episode.initial, episode.actions)
+    for name in probe.env.augmentations():
+        augment = StateAugmentation(8, name, rng=probe.rng(name))
+        state = probe.env.reset(augment(episode.instances))  # [8 * B]
+        if not is_close(probe.reward(state, batchify(episode.actions, 8)), batchify(reward, 8)):
+            yield (
+                f"the augmentation {name!r} changes the reward of a solution; leave it out in "
+                "augmentations"
+            )
 
 
 # ---------------------------------------------------------------- starts, TorchRL

@@ -16,7 +16,15 @@ from tensordict import TensorDict
 
 from rl4co.core.errors import ConfigError, RL4COError
 from rl4co.core.ops import get_tour_length
-from rl4co.envs import CVRPEnv, CVRPGenerator, SVRPEnv, TSPEnv, TSPGenerator, check_env
+from rl4co.envs import (
+    CVRPEnv,
+    CVRPGenerator,
+    MDCPDPEnv,
+    SVRPEnv,
+    TSPEnv,
+    TSPGenerator,
+    check_env,
+)
 from rl4co.envs.checks import EnvCheckError, find_faults
 from rl4co.envs.contract import RULES
 
@@ -303,6 +311,16 @@ class OneBatchAxis(TSPEnv):
         return -get_tour_length(state["locs"][rows, actions])
 
 
+class RotatesBlocks(MDCPDPEnv):
+    """Manhattan distances under any rotation."""
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, dist_mode="L1", **kwargs)
+
+    def augmentations(self):
+        return "dihedral8", "symmetric"
+
+
 # ---------------------------------------------------------------- wrong starts, TorchRL
 
 
@@ -392,6 +410,7 @@ BROKEN = [
     (CountsPadding, "count padded steps as nothing"),
     (BareSqueeze, "_objective must treat every instance alone"),
     (OneBatchAxis, "expected that any number of batch axes works, got "),
+    (RotatesBlocks, "the augmentation 'symmetric' changes the reward of a solution; leave it out"),
     (StartsAtDepot, "a start action is forbidden by the mask in instances 0, 1"),
     (RepeatedStarts, "two of the 12 starts are equal; let _count_starts count the distinct"),
     (CountsForbiddenStarts, "two of the 7 starts are equal; let _count_starts count the distinct"),

@@ -25,9 +25,10 @@ from rl4co.core.errors import (
     InvalidInstanceError,
     InvalidSolutionError,
     UnknownNameError,
+    UnsupportedError,
 )
 from rl4co.core.rng import derive_generator
-from rl4co.envs import MDCPDPEnv, MDCPDPGenerator
+from rl4co.envs import MDCPDPEnv, MDCPDPGenerator, check_env
 from rl4co.envs.contract.evidence import record_episode, replay_actions
 from rl4co.envs.testing import enumerate_solutions
 
@@ -337,6 +338,23 @@ def test_starts_are_the_depots_of_the_instance():
     td = env.reset(make_instance(4, [1, 1, 1], seed=0).expand(2))
     assert env.get_num_starts(td) == 3
     assert env.select_start_nodes(td, 3).tolist() == [0, 0, 1, 1, 2, 2]
+
+
+def test_rotations_change_manhattan_distances():
+    """So they are refused where costs are made of those; the symmetries of the square are not."""
+    blocks, plane = MDCPDPEnv(dist_mode="L1"), MDCPDPEnv(dist_mode="L2")
+    assert blocks.augmentations() == ("dihedral8",)
+    blocks.check_augmentation("dihedral8")
+    blocks.check_augmentation(lambda xy, num_augment: xy)
+    with pytest.raises(UnsupportedError, match="costs, got 'symmetric'; use 'dihedral8'"):
+        blocks.check_augmentation("symmetric")
+    plane.check_augmentation("symmetric")
+
+
+@pytest.mark.parametrize("dist_mode", ["L1", "L2"])
+def test_contract_of_both_distances(dist_mode: str):
+    """Rewards of augmented copies among other things."""
+    check_env(MDCPDPEnv(generator_params={"num_loc": 6}, dist_mode=dist_mode))
 
 
 def test_start_mode():

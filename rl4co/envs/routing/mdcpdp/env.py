@@ -285,6 +285,10 @@ class MDCPDPEnv(RL4COEnvBase):
         customers = num_nodes - num_depots
         return customers + 1, customers + 2 * min(num_depots, customers // 2) - 1
 
+    def augmentations(self) -> tuple[str, ...]:
+        """Manhattan distances survive the symmetries of the square, but no other rotations."""
+        return ("dihedral8",) if self.dist_mode == "L1" else super().augmentations()
+
     def _count_starts(self, state: State) -> int:
         return state["capacity"].shape[-1]
 
