@@ -96,6 +96,11 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget_threads)
 
 
+def has_team() -> bool:
+    """Whether ranges run on torch's own threads, so that torch's operations inside use just one."""
+    return not _is_forked and _open_team() is not None
+
+
 def run_in_chunks(run: Callable[[range], None], rows: int, threads: int) -> None:
     """Calls `run` on consecutive ranges that cover `rows`, one per thread.
 
@@ -109,7 +114,7 @@ def run_in_chunks(run: Callable[[range], None], rows: int, threads: int) -> None
     if count == 1:
         run(chunks[0])
         return
-    region = None if _is_forked else _open_team()
+    region = _open_team() if has_team() else None
     if region is None:
         _run_with_helpers(run, chunks)
     else:

@@ -26,7 +26,9 @@ def default_augmentation(
         num_augment = 8 if feats or has_coordinates(env.instance_shapes) else 1
     if num_augment <= 1:
         return None
-    return StateAugmentation(num_augment, augment_fn, first_aug_identity, feats=feats)
+    augmentation = StateAugmentation(num_augment, augment_fn, first_aug_identity, feats=feats)
+    env.check_augmentation(augment_fn)
+    return augmentation
 
 
 def best_rewards(reward: Tensor, augment: StateAugmentation | None) -> dict[str, Tensor]:

@@ -12,10 +12,10 @@ import torch
 
 from tensordict import TensorDict
 
-from rl4co.core.errors import ConfigError, UnknownNameError
+from rl4co.core.errors import ConfigError, UnknownNameError, UnsupportedError
 from rl4co.core.ops import batchify
 from rl4co.data.augment import StateAugmentation
-from rl4co.envs import CVRPEnv, TSPEnv
+from rl4co.envs import CVRPEnv, MDCPDPEnv, TSPEnv
 from rl4co.models import POMO, AttentionModelPolicy
 from rl4co.models.rl.baselines import SharedBaseline
 
@@ -254,6 +254,14 @@ def test_callers_arguments_are_not_changed(env):
 def test_other_baselines_are_refused(env):
     with pytest.raises(ConfigError, match="'shared' for POMO, got 'rollout'"):
         make_model(env, baseline="rollout")
+
+
+def test_augmentation_that_changes_costs():
+    """Rotations do not keep Manhattan lengths, reflections do."""
+    env = MDCPDPEnv(dist_mode="L1", generator_params={"num_loc": 6})
+    with pytest.raises(UnsupportedError, match="use 'dihedral8'"):
+        POMO(env, augment_fn="symmetric")
+    POMO(env, augment_fn="dihedral8", num_augment=8)
 
 
 def test_unknown_augmentation(env):

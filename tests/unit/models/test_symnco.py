@@ -15,7 +15,7 @@ from torch import nn
 from rl4co.core.errors import ConfigError, UnknownNameError, UnsupportedError
 from rl4co.core.ops import batchify, unbatchify
 from rl4co.data.augment import StateAugmentation
-from rl4co.envs import ATSPEnv, CVRPEnv, TSPEnv
+from rl4co.envs import ATSPEnv, CVRPEnv, MDCPDPEnv, TSPEnv
 from rl4co.models import SymNCO, SymNCOPolicy
 from rl4co.models.rl.losses import invariance_loss, shared_advantage
 
@@ -287,6 +287,14 @@ def test_own_projection_head_or_none():
 def test_bad_settings(env, settings, message):
     with pytest.raises(ConfigError, match=message):
         SymNCO(env, policy_kwargs=TINY, **settings)
+
+
+def test_augmentation_that_changes_costs():
+    """Rotations do not keep Manhattan lengths, reflections do."""
+    env = MDCPDPEnv(dist_mode="L1", generator_params={"num_loc": 6})
+    with pytest.raises(UnsupportedError, match="use 'dihedral8'"):
+        SymNCO(env, augment_fn="symmetric")
+    SymNCO(env, augment_fn="dihedral8", num_augment=8)
 
 
 def test_unknown_augmentation(env):
