@@ -21,20 +21,18 @@ from torch import Tensor
 from rl4co.core.arguments import RecordsArguments
 from rl4co.core.errors import (
     ConfigError,
-    InvalidActionError,
     InvalidSolutionError,
     UnknownNameError,
     UnsupportedError,
-    format_indices,
 )
 from rl4co.core.ops import flatten_starts
 from rl4co.core.registry import SOLVERS
 from rl4co.core.rng import derive_generator
 from rl4co.data.dataset import TensorDictDataset
 from rl4co.data.io import named_files, resolve_npz
+from rl4co.envs.arguments import check_action, check_actions, check_is_tensordict, refuse_masked
 from rl4co.envs.generator import Generator
 from rl4co.envs.hooks import State
-from rl4co.envs.instances import number_kind
 from rl4co.envs.torchrl_mode import TorchRLMode
 
 __all__ = ["PHASE_SEEDS", "RL4COEnvBase", "State"]
@@ -124,8 +122,8 @@ class RL4COEnvBase(RecordsArguments, TorchRLMode):
         """
         if kwargs and not self._torchrl_mode:
             raise UnknownNameError("argument of reset", next(iter(kwargs)), ("td", "batch_size"))
-        if td is not None and not isinstance(td, TensorDictBase):
-            raise ConfigError(_no_instances(td))
+        if td is not None:
+            check_is_tensordict(td)
         if td is None and (batch_size is not None or not self._torchrl_mode):
             td = self.generate(self.batch_size if batch_size is None else batch_size)
         if self._torchrl_mode:
@@ -141,13 +139,13 @@ class RL4COEnvBase(RecordsArguments, TorchRLMode):
         """
         if self._torchrl_mode:
             return super().step(td)
-        self._check_action(td["action_mask"], td.get("action", None))
+        check_action(self.name, td["action_mask"], td.get("action", None))
         return {"next": self._step(td)}
 
     def advance(self, state: State, action: Tensor) -> State:
         """One step on a plain mapping: the new state with its mask. What the decode loop calls."""
         if self.check_action:
-            self._refuse_masked(state, action)
+            refuse_masked(self.name, state, action)
         changes = self._transition(state, action)
         reward = self._step_reward(state, action, changes)
         if reward is not None:
@@ -197,7 +195,7 @@ class RL4COEnvBase(RecordsArguments, TorchRLMode):
     ) -> None:
         """Raises :class:`InvalidSolutionError` naming the constraint and the instances."""
         state = dict(td.items())
-        self._check_actions(state, actions)
+        check_actions(self.name, state["action_mask"], actions)
         num_actions = state["action_mask"].shape[-1]
         outside = (actions < 0) | (actions >= num_actions)  # [*B, T]
         violations = {
@@ -408,39 +406,6 @@ class RL4COEnvBase(RecordsArguments, TorchRLMode):
 
     # ---------------------------------------------------------------- internals
 
-    def _refuse_masked(self, state: State, action: Tensor) -> None:
-        self._check_action(state["action_mask"], action)
-        mask, index = state["action_mask"], action.unsqueeze(-1)  # [*B, N], [*B, 1]
-        exists = (index >= 0) & (index < mask.shape[-1])
-        inside = index.clamp(0, mask.shape[-1] - 1)
-        allowed = exists & (mask.gather(-1, inside) | state["done"])  # [*B, 1]
-        if not allowed.all():
-            where = (~allowed).flatten().nonzero().flatten().tolist()
-            raise InvalidActionError(
-                f"expected actions that the mask allows, got forbidden ones in instances "
-                f"{format_indices(where)} of {self.name}; choose where action_mask is True"
-            )
-
-    def _check_action(self, mask: Tensor, action: Tensor | None) -> None:
-        """Raises unless there is one action per instance; looks at no value, so it costs little."""
-        batch = mask.shape[:-1]
-        if action is not None and number_kind(action) == "integer" and action.shape == batch:
-            return
-        got = "none" if action is None else f"{action.dtype} of shape {list(action.shape)}"
-        raise InvalidActionError(
-            f"expected an integer action of shape {list(batch)} for {self.name}, got {got}; set "
-            'td["action"] to one index per instance'
-        )
-
-    def _check_actions(self, state: State, actions: Tensor) -> None:
-        batch = state["action_mask"].shape[:-1]
-        if number_kind(actions) != "integer" or actions.shape[:-1] != batch:
-            raise ConfigError(
-                f"expected integer actions of shape [*B, T] with batch {list(batch)} for "
-                f"{self.name}, got {actions.dtype} of shape {list(actions.shape)}; "
-                "repeat the state with batchify for several solutions per instance"
-            )
-
     def __repr__(self) -> str:
         return f"{type(self).__name__}(generator={self.generator!r}, device={str(self.device)!r})"
 
@@ -454,13 +419,3 @@ class RL4COEnvBase(RecordsArguments, TorchRLMode):
         rng_state = state.pop("rng")
         super().__setstate__(state)
         self.rng = None if rng_state is None else torch.Generator().set_state(rng_state)
-
-
-def _no_instances(given: Any) -> str:
-    """The message for what is no TensorDict, with the call that was probably meant."""
-    remedy = "pass a TensorDict of instances, or batch_size=..."
-    if isinstance(given, int | Sequence) and not isinstance(given, str):
-        remedy = f"pass a TensorDict, or batch_size={given}"
-    elif isinstance(given, Mapping):
-        remedy = "pass TensorDict(instances, batch_size=[...])"
-    return f"expected instances in a TensorDict, got {type(given).__name__}; {remedy}"

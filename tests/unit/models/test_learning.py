@@ -75,8 +75,9 @@ def test_attention_model_learns(
     """Ten nodes, 60 steps: tours shrink from 4.1 to about 3.1 (2.9 is optimal), routes by half."""
     torch.manual_seed(0)
     env = ENVS[problem](generator_params={"num_loc": 10})
-    # Without a baseline gradients are noisy: more instances per step and smaller steps.
-    options = settings(256, 100, 2, 1e-3) if baseline == "no" else settings(128, 60, 3, 2e-3)
+    # Without a baseline gradients are noisy: more instances per step, and more but smaller steps
+    # (of five seeds, all end below 0.81 of the first cost of tours).
+    options = settings(256, 200, 2, 5e-4) if baseline == "no" else settings(128, 60, 3, 2e-3)
     model = AttentionModel(env, baseline=baseline, baseline_kwargs=BASELINES[baseline], **options)
     epochs = 2 if baseline == "no" else 3
     assert trained_fraction(model, epochs, tmp_path) < fraction

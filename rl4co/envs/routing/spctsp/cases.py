@@ -65,6 +65,11 @@ CASES = (
         faults="prize_required is not negative",
     ),
     Case(
+        "more than prizes can come to",
+        {**CORNERS, "prize_required": 99.0},
+        faults="prize_required (1 unless given) is at most twice",
+    ),
+    Case(
         "no real prizes",
         {k: v for k, v in CORNERS.items() if k != "stochastic_prize"},
         faults="missing: ['stochastic_prize']",

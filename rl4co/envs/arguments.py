@@ -1,0 +1,68 @@
+"""What callers hand to an environment: refused with the right call if it is something else."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from tensordict import TensorDictBase
+from torch import Tensor
+
+from rl4co.core.errors import ConfigError, InvalidActionError, format_indices
+from rl4co.envs.hooks import State
+from rl4co.envs.instances import number_kind
+
+
+def check_is_tensordict(given: object) -> None:
+    """Raises :class:`ConfigError` with the call that was probably meant."""
+    if isinstance(given, TensorDictBase):
+        return
+    remedy = "pass a TensorDict of instances, or batch_size=..."
+    if isinstance(given, int | Sequence) and not isinstance(given, str):
+        remedy = f"pass a TensorDict, or batch_size={given}"
+    elif isinstance(given, Mapping):
+        remedy = "pass TensorDict(instances, batch_size=[...])"
+    raise ConfigError(f"expected instances in a TensorDict, got {type(given).__name__}; {remedy}")
+
+
+def check_action(problem: str, mask: Tensor, action: Tensor | None) -> None:
+    """Raises unless there is one action per instance; looks at no value, so it costs little.
+
+    Args:
+        problem: Name of the environment.
+        mask: Allowed actions `[*B, N]`.
+        action: `[*B]`.
+    """
+    batch = mask.shape[:-1]
+    if action is not None and number_kind(action) == "integer" and action.shape == batch:
+        return
+    got = "none" if action is None else f"{action.dtype} of shape {list(action.shape)}"
+    raise InvalidActionError(
+        f"expected an integer action of shape {list(batch)} for {problem}, got {got}; set "
+        'td["action"] to one index per instance'
+    )
+
+
+def refuse_masked(problem: str, state: State, action: Tensor) -> None:
+    """Raises if an unfinished instance takes an action `[*B]` that its mask forbids."""
+    check_action(problem, state["action_mask"], action)
+    mask, index = state["action_mask"], action.unsqueeze(-1)  # [*B, N], [*B, 1]
+    exists = (index >= 0) & (index < mask.shape[-1])
+    inside = index.clamp(0, mask.shape[-1] - 1)
+    allowed = exists & (mask.gather(-1, inside) | state["done"])  # [*B, 1]
+    if not allowed.all():
+        where = (~allowed).flatten().nonzero().flatten().tolist()
+        raise InvalidActionError(
+            f"expected actions that the mask allows, got forbidden ones in instances "
+            f"{format_indices(where)} of {problem}; choose where action_mask is True"
+        )
+
+
+def check_actions(problem: str, mask: Tensor, actions: Tensor) -> None:
+    """Raises unless there is one sequence of actions `[*B, T]` per instance."""
+    batch = mask.shape[:-1]
+    if number_kind(actions) != "integer" or actions.shape[:-1] != batch:
+        raise ConfigError(
+            f"expected integer actions of shape [*B, T] with batch {list(batch)} for "
+            f"{problem}, got {actions.dtype} of shape {list(actions.shape)}; "
+            "repeat the state with batchify for several solutions per instance"
+        )
