@@ -15,8 +15,10 @@ from rl4co.models.embeddings._base import (
     EmbeddingConfig,
     EnvEmbeddings,
     LinearDynamicEmbedding,
+    LinearInitEmbedding,
     coordinates,
 )
+from rl4co.models.nn.factors import Kind
 
 __all__ = [
     "ContextCache",
@@ -25,7 +27,9 @@ __all__ = [
     "DynamicEmbedding",
     "EmbeddingConfig",
     "EnvEmbeddings",
+    "Kind",
     "LinearDynamicEmbedding",
+    "LinearInitEmbedding",
     "coordinates",
     "make_embeddings",
 ]

@@ -20,7 +20,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from rl4co.core.errors import UnsupportedError
-from rl4co.models.nn.dense import linear
+from rl4co.models.nn.factors import Factors, Kind, embed_kinds, factorize
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,7 +53,25 @@ class EnvEmbeddings:
     edge: nn.Module | None = None
 
 
-class DepotInitEmbedding(nn.Module):
+class LinearInitEmbedding(nn.Module):
+    """Nodes of one or more kinds, with a linear map for each kind: state → `[B, N, D]`."""
+
+    def kinds(self, state: Mapping[str, Tensor]) -> list[Kind]:
+        """Features `[B, n, F]` of the nodes of each kind and their layer, in the order of nodes."""
+        raise NotImplementedError
+
+    def forward(self, state: Mapping[str, Tensor]) -> Tensor:
+        """Node embeddings."""
+        return embed_kinds(self.kinds(state))
+
+    def factors(self, state: Mapping[str, Tensor], embeddings: Tensor) -> Factors | None:
+        """Factors of the node embeddings; None if a subclass or a hook may have changed these."""
+        if type(self).forward is not LinearInitEmbedding.forward or self._forward_hooks:
+            return None
+        return factorize(embeddings, self.kinds(state))
+
+
+class DepotInitEmbedding(LinearInitEmbedding):
     """One linear map for the depot (x, y), one for customers: state → `[B, N, D]`.
 
     Attributes:
@@ -67,11 +85,15 @@ class DepotInitEmbedding(nn.Module):
         self.init_embed = nn.Linear(2 + self.num_features, embed_dim, linear_bias)
         self.init_embed_depot = nn.Linear(2, embed_dim, linear_bias)
 
-    def embed(self, locs: Tensor, *features: Tensor) -> Tensor:
-        """Node embeddings, depot first: `[B, N, 2]`, `[B, N, ...]` → `[B, N, D]`."""
-        customers = torch.cat([locs, *features], -1)[:, 1:]  # [B, N - 1, 2 + F]
-        depot = self.init_embed_depot(locs[:, :1])  # [B, 1, D]
-        return torch.cat([depot, linear(customers, self.init_embed)], 1)
+    def features(self, state: Mapping[str, Tensor]) -> tuple[Tensor, ...]:
+        """Coordinates `[B, N, 2]`, and what else customers have `[B, N, ...]`; depot first."""
+        raise NotImplementedError
+
+    def kinds(self, state: Mapping[str, Tensor]) -> list[Kind]:
+        """The depot, and customers with all of their features."""
+        locs, *others = self.features(state)
+        customers = torch.cat([locs, *others], -1)[:, 1:]  # [B, N - 1, 2 + F]
+        return [(locs[:, :1], self.init_embed_depot), (customers, self.init_embed)]
 
 
 class ContextCache(NamedTuple):

@@ -21,11 +21,11 @@ class CVRPInitEmbedding(DepotInitEmbedding):
 
     num_features = 1
 
-    def forward(self, state: Mapping[str, Tensor]) -> Tensor:
-        """Node embeddings, depot first."""
+    def features(self, state: Mapping[str, Tensor]) -> tuple[Tensor, ...]:
+        """Coordinates and demands, as shares of the vehicle."""
         locs = coordinates(state, "cvrp")
         demand = state["demand"] / state["vehicle_capacity"]  # [B, N]
-        return self.embed(locs, demand.unsqueeze(-1))
+        return locs, demand.unsqueeze(-1)
 
 
 class CVRPContext(ContextEmbedding):

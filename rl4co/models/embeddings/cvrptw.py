@@ -30,14 +30,14 @@ class CVRPTWInitEmbedding(DepotInitEmbedding):
 
     num_features = 4
 
-    def forward(self, state: Mapping[str, Tensor]) -> Tensor:
-        """Node embeddings, depot first."""
+    def features(self, state: Mapping[str, Tensor]) -> tuple[Tensor, ...]:
+        """Coordinates, demands, windows and service times, with the horizon as unit of time."""
         horizon = state["horizon"]  # [B, 1]
         locs = coordinates(state, "cvrptw") / horizon.unsqueeze(-1)  # [B, N, 2]
         demand = (state["demand"] / state["vehicle_capacity"]).unsqueeze(-1)  # [B, N, 1]
         windows = state["time_windows"] / horizon.unsqueeze(-1)  # [B, N, 2]
         service = (state["durations"] / horizon).unsqueeze(-1)  # [B, N, 1]
-        return self.embed(locs, demand, windows, service)
+        return locs, demand, windows, service
 
 
 class CVRPTWContext(ContextEmbedding):

@@ -21,9 +21,9 @@ from rl4co.models.embeddings import (
 class MTSPInitEmbedding(DepotInitEmbedding):
     """One linear map for the depot, one for customers: state → `[B, N, D]`."""
 
-    def forward(self, state: Mapping[str, Tensor]) -> Tensor:
-        """Node embeddings, depot first."""
-        return self.embed(coordinates(state, "mtsp"))
+    def features(self, state: Mapping[str, Tensor]) -> tuple[Tensor, ...]:
+        """Coordinates alone."""
+        return (coordinates(state, "mtsp"),)
 
 
 class MTSPContext(ContextEmbedding):

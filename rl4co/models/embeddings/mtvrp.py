@@ -29,14 +29,14 @@ class MTVRPInitEmbedding(DepotInitEmbedding):
 
     num_features = 5
 
-    def forward(self, state: Mapping[str, Tensor]) -> Tensor:
-        """Node embeddings, depot first."""
+    def features(self, state: Mapping[str, Tensor]) -> tuple[Tensor, ...]:
+        """Coordinates, and what customers have besides."""
         locs = coordinates(state, "mtvrp")
         demands = torch.stack([state["demand_linehaul"], state["demand_backhaul"]], -1)
         demands = demands / state["vehicle_capacity"].unsqueeze(-1)  # [B, N, 2]
         windows = _finite(state["time_windows"])  # [B, N, 2]
         service = state["service_time"].unsqueeze(-1)  # [B, N, 1]
-        return self.embed(locs, demands, windows, service)
+        return locs, demands, windows, service
 
 
 class MTVRPContext(ContextEmbedding):

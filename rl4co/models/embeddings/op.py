@@ -24,11 +24,11 @@ class OPInitEmbedding(DepotInitEmbedding):
 
     num_features = 1
 
-    def forward(self, state: Mapping[str, Tensor]) -> Tensor:
-        """Node embeddings, depot first."""
+    def features(self, state: Mapping[str, Tensor]) -> tuple[Tensor, ...]:
+        """Coordinates and prizes."""
         locs = coordinates(state, "op")
         prize = state["prize"].unsqueeze(-1)  # [B, N, 1]
-        return self.embed(locs, prize)
+        return locs, prize
 
 
 class OPContext(ContextEmbedding):

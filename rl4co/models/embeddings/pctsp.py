@@ -27,11 +27,11 @@ class PCTSPInitEmbedding(DepotInitEmbedding):
 
     num_features = 2
 
-    def forward(self, state: Mapping[str, Tensor]) -> Tensor:
-        """Node embeddings, depot first."""
+    def features(self, state: Mapping[str, Tensor]) -> tuple[Tensor, ...]:
+        """Coordinates, expected prizes and penalties."""
         locs = coordinates(state, "pctsp")
         values = torch.stack([state["expected_prize"], state["penalty"]], -1)  # [B, N, 2]
-        return self.embed(locs, values)
+        return locs, values
 
 
 class PCTSPContext(ContextEmbedding):

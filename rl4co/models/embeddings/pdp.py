@@ -13,12 +13,13 @@ from rl4co.models.embeddings import (
     ContextEmbedding,
     EmbeddingConfig,
     EnvEmbeddings,
+    Kind,
+    LinearInitEmbedding,
     coordinates,
 )
-from rl4co.models.nn.dense import linear
 
 
-class PDPInitEmbedding(nn.Module):
+class PDPInitEmbedding(LinearInitEmbedding):
     """One linear map each for depots, pickups and deliveries: state → `[B, N, D]`.
 
     A pickup knows where its order goes: its features are its own coordinates and those of its
@@ -37,18 +38,15 @@ class PDPInitEmbedding(nn.Module):
         """How many of the first nodes are depots."""
         return 1
 
-    def forward(self, state: Mapping[str, Tensor]) -> Tensor:
-        """Node embeddings: depots, pickups, deliveries."""
+    def kinds(self, state: Mapping[str, Tensor]) -> list[Kind]:
+        """Depots, pickups, deliveries."""
         locs, depots = coordinates(state, self.problem), self.num_depots(state)
         pickups, deliveries = locs[:, depots:].chunk(2, dim=1)  # [B, n / 2, 2] each
-        return torch.cat(
-            [
-                self.init_embed_depot(locs[:, :depots]),
-                linear(torch.cat([pickups, deliveries], -1), self.init_embed_pick),
-                linear(deliveries, self.init_embed_delivery),
-            ],
-            1,
-        )  # [B, N, D]
+        return [
+            (locs[:, :depots], self.init_embed_depot),
+            (torch.cat([pickups, deliveries], -1), self.init_embed_pick),
+            (deliveries, self.init_embed_delivery),
+        ]
 
 
 class PDPContext(ContextEmbedding):

@@ -9,20 +9,26 @@ import torch
 from torch import Tensor, nn
 
 from rl4co.core.registry import EMBEDDINGS
-from rl4co.models.embeddings import ContextEmbedding, EmbeddingConfig, EnvEmbeddings
+from rl4co.models.embeddings import (
+    ContextEmbedding,
+    EmbeddingConfig,
+    EnvEmbeddings,
+    Kind,
+    LinearInitEmbedding,
+)
 
 
-class SMTWTPInitEmbedding(nn.Module):
+class SMTWTPInitEmbedding(LinearInitEmbedding):
     """Linear map of due time, weight and processing time: state → `[B, N, D]`, dummy first."""
 
     def __init__(self, embed_dim: int, linear_bias: bool = True) -> None:
         super().__init__()
         self.init_embed = nn.Linear(3, embed_dim, linear_bias)
 
-    def forward(self, state: Mapping[str, Tensor]) -> Tensor:
-        """Job embeddings."""
+    def kinds(self, state: Mapping[str, Tensor]) -> list[Kind]:
+        """All jobs are alike."""
         features = [state["job_due_time"], state["job_weight"], state["job_process_time"]]
-        return self.init_embed(torch.stack(features, -1))
+        return [(torch.stack(features, -1), self.init_embed)]
 
 
 class SMTWTPContext(ContextEmbedding):

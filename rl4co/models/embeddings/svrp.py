@@ -23,11 +23,11 @@ class SVRPInitEmbedding(DepotInitEmbedding):
 
     num_features = 1
 
-    def forward(self, state: Mapping[str, Tensor]) -> Tensor:
-        """Node embeddings, depot first; skills are shares of the best technician's."""
+    def features(self, state: Mapping[str, Tensor]) -> tuple[Tensor, ...]:
+        """Coordinates, and skills as shares of the best technician's."""
         locs = coordinates(state, "svrp")
         skills = state["skills"] / state["techs"][:, -1:]  # [B, N]
-        return self.embed(locs, skills.unsqueeze(-1))
+        return locs, skills.unsqueeze(-1)
 
 
 class SVRPContext(ContextEmbedding):

@@ -14,20 +14,22 @@ from rl4co.models.embeddings import (
     ContextEmbedding,
     EmbeddingConfig,
     EnvEmbeddings,
+    Kind,
+    LinearInitEmbedding,
     coordinates,
 )
 
 
-class TSPInitEmbedding(nn.Module):
+class TSPInitEmbedding(LinearInitEmbedding):
     """Linear map of the coordinates: state → `[B, N, D]`."""
 
     def __init__(self, embed_dim: int, linear_bias: bool = True) -> None:
         super().__init__()
         self.init_embed = nn.Linear(2, embed_dim, linear_bias)
 
-    def forward(self, state: Mapping[str, Tensor]) -> Tensor:
-        """Node embeddings."""
-        return self.init_embed(coordinates(state, "tsp"))
+    def kinds(self, state: Mapping[str, Tensor]) -> list[Kind]:
+        """All nodes are alike."""
+        return [(coordinates(state, "tsp"), self.init_embed)]
 
 
 class TSPContext(ContextEmbedding):

@@ -24,6 +24,7 @@ from rl4co.models.nn.compiled_attention import (
     compiled_glimpse,
 )
 from rl4co.models.nn.dense import linear
+from rl4co.models.nn.factors import Factors, apply_layer
 from rl4co.models.nn.packed_attention import packed_attention
 from rl4co.models.nn.recorded_attention import (
     PointerRecord,
@@ -126,10 +127,23 @@ class MultiHeadAttention(nn.Module):
         self.out_proj = nn.Linear(embed_dim, embed_dim, bias=bias)
         self.sdpa_fn = sdpa_fn or attention
 
-    def forward(self, x: Tensor, attn_mask: Tensor | None = None, residual: bool = False) -> Tensor:
-        """Attends from every node to every (allowed) node; with residual, x is added."""
+    def forward(
+        self,
+        x: Tensor,
+        attn_mask: Tensor | None = None,
+        residual: bool = False,
+        factors: Factors | None = None,
+    ) -> Tensor:
+        """Attends from every node to every (allowed) node.
+
+        Args:
+            x: Nodes.
+            attn_mask: What each node may attend to (default: everything).
+            residual: Whether x is added to the result.
+            factors: Those of x, where they are known: saves time.
+        """
         plus = x if residual else None
-        qkv = linear(x, self.Wqkv)  # [B, N, 3 * D]
+        qkv = apply_layer(x, factors, self.Wqkv)  # [B, N, 3 * D]
         if attn_mask is None:
             return linear(self._attend(qkv, None), self.out_proj, plus)
         # A node that may attend to none gets zeros, whatever the attention function does.

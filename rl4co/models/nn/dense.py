@@ -27,7 +27,8 @@ from rl4co.core.compiled import can_compile
 
 #: Rows below which calling torch's own layer takes less time.
 _FEW = 512
-#: Rows whose gradients are made together.
+#: Rows whose gradients are made together. Gradients of weights are summed up in wide matrices: that
+#: takes 5 to 20 % less time than in tall ones.
 _BLOCK = 512
 
 
@@ -55,8 +56,15 @@ def linear(x: Tensor, layer: nn.Linear, plus: Tensor | None = None) -> Tensor:
     """The layer on rows: `[..., D]` → `[..., E]`, plus a tensor of that shape."""
     if not can_fuse(x, layer):
         return layer(x) if plus is None else plus + layer(x)
+    return multiply_rows(x, layer.weight, layer.bias, plus)
+
+
+def multiply_rows(
+    x: Tensor, weight: Tensor, bias: Tensor | None = None, plus: Tensor | None = None
+) -> Tensor:
+    """$x W^\\top + b + p$ for `[..., D]` → `[..., E]`, where :func:`can_fuse` says yes."""
     added = None if plus is None else plus.flatten(0, -2)
-    out: Tensor = _Linear.apply(x.flatten(0, -2), layer.weight, layer.bias, added)
+    out: Tensor = _Linear.apply(x.flatten(0, -2), weight, bias, added)
     return out.view(*x.shape[:-1], -1)
 
 
@@ -91,7 +99,6 @@ class _Linear(torch.autograd.Function):
         grad_x = torch.empty_like(x) if needs_x else None
 
         def work(blocks: Iterator[slice]) -> tuple[Tensor, Tensor]:
-            # Wide matrices are 10 to 20 % faster than tall ones.
             sum_weight, sum_bias = x.new_zeros(weight.t().shape), x.new_zeros(len(weight))
             for rows in blocks:
                 if needs_weight:
@@ -138,14 +145,15 @@ class _FeedForward(torch.autograd.Function):
         grad_x = torch.empty_like(x)
 
         def work(blocks: Iterator[slice]) -> tuple[Tensor, ...]:
-            sums = [x.new_zeros(shape) for shape in (weight.shape, len(weight), next_weight.shape)]
-            sum_weight, sum_bias, sum_next = sums
-            sum_next_bias, room = x.new_zeros(len(next_weight)), x.new_empty(_BLOCK, len(weight))
+            wide = weight.t().shape, next_weight.shape
+            sum_weight, sum_next = (x.new_zeros(shape) for shape in wide)
+            sum_bias, sum_next_bias = (x.new_zeros(len(w)) for w in (weight, next_weight))
+            room = x.new_empty(_BLOCK, len(weight))
             for rows in blocks:
                 inner = room[: len(x[rows])]  # [R', M]
                 torch.mm(grad[rows], next_weight, out=inner)
                 torch.ops.aten.threshold_backward(inner, hidden[rows], 0, grad_input=inner)
-                sum_weight.addmm_(inner.t(), x[rows])
+                sum_weight.addmm_(x[rows].t(), inner)
                 sum_bias.add_(inner.sum(0))
                 sum_next.addmm_(grad[rows].t(), hidden[rows])
                 sum_next_bias.add_(grad[rows].sum(0))
@@ -155,8 +163,8 @@ class _FeedForward(torch.autograd.Function):
                     torch.mm(inner, weight, out=grad_x[rows])
             return sum_weight, sum_bias, sum_next, sum_next_bias
 
-        sums = add_up(in_blocks(work, len(x), _BLOCK))
-        needed = zip(sums, ctx.needs_input_grad[1:5], strict=True)
+        sum_weight, *others = add_up(in_blocks(work, len(x), _BLOCK))
+        needed = zip([sum_weight.t(), *others], ctx.needs_input_grad[1:5], strict=True)
         return grad_x, *(total if needs else None for total, needs in needed), None
 
 

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from rl4co.core.errors import ConfigError
 from rl4co.models.nn.attention import AttentionFn, MultiHeadAttention
 from rl4co.models.nn.dense import feed_forward
+from rl4co.models.nn.factors import Factors
 from rl4co.models.nn.moe import MoE, MoEConfig
 from rl4co.models.nn.norm import make_normalization
 
@@ -29,10 +30,13 @@ class FeedForward(nn.Module):
         return feed_forward(x, self.expand, self.contract, residual)
 
 
-def add_block(block: nn.Module, h: Tensor, *arguments: Any) -> Tensor:
-    """$h + \\mathrm{Block}(h)$; known blocks add h while they multiply, which saves time."""
+def add_block(
+    block: nn.Module, h: Tensor, *arguments: Any, factors: Factors | None = None
+) -> Tensor:
+    """$h + \\mathrm{Block}(h)$; known blocks add h while they multiply, and use its factors."""
     if type(block) in (MultiHeadAttention, FeedForward) and not block._forward_hooks:
-        return block(h, *arguments, residual=True)
+        extra = {} if factors is None else {"factors": factors}
+        return block(h, *arguments, residual=True, **extra)
     return h + block(h, *arguments)
 
 
@@ -63,9 +67,11 @@ class EncoderLayer(nn.Module):
         )
         self.norm_feedforward = make_normalization(normalization, embed_dim)
 
-    def forward(self, h: Tensor, mask: Tensor | None = None) -> Tensor:
-        """`[B, N, D]` → `[B, N, D]`."""
-        h = self.norm_attention(add_block(self.attention, h, mask))
+    def forward(
+        self, h: Tensor, mask: Tensor | None = None, factors: Factors | None = None
+    ) -> Tensor:
+        """`[B, N, D]` → `[B, N, D]`; factors are those of h, where they are known."""
+        h = self.norm_attention(add_block(self.attention, h, mask, factors=factors))
         return self.norm_feedforward(add_block(self.feedforward, h))
 
 
@@ -107,8 +113,12 @@ class GraphAttentionNetwork(nn.Module):
             for _ in range(num_layers)
         )
 
-    def forward(self, h: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Node embeddings after all blocks."""
+    def forward(
+        self, h: Tensor, mask: Tensor | None = None, factors: Factors | None = None
+    ) -> Tensor:
+        """Node embeddings after all blocks; factors are those of h, where they are known."""
         for layer in self.layers:
-            h = layer(h, mask)
+            known = factors is not None and type(layer) is EncoderLayer
+            h = layer(h, mask, factors) if known else layer(h, mask)
+            factors = None  # of the first layer's input
         return h

@@ -262,7 +262,8 @@ def _pack(notes: Sequence[Tensor], steps: Tensor, shape: tuple[int, int, int]) -
         for i in part:
             close_gaps(arrays[i], taken, shape[2])
 
-    run_in_chunks(run, len(notes), torch.get_num_threads())
+    if int(steps.min()) < notes[0].shape[1]:
+        run_in_chunks(run, len(notes), torch.get_num_threads())
     return [
         note.view(-1)[: math.prod(shape) * note.shape[-1]].view(*shape, note.shape[-1])
         for note in notes
