@@ -80,6 +80,12 @@ class ConstructivePolicy(PretrainedMixin, nn.Module):
         super().__init__()
         if replay_chunk is not None and replay_chunk < 1:
             raise ConfigError(f"expected replay_chunk of at least 1 or None, got {replay_chunk}")
+        for name, part in {"encoder": encoder, "decoder": decoder}.items():
+            if not isinstance(part, nn.Module):
+                raise ConfigError(
+                    f"expected an nn.Module as {name}, got {part!r}; the name of an environment is "
+                    "the argument env_name"
+                )
         self.encoder, self.decoder, self.env_name = encoder, decoder, env_name
         self.temperature = temperature
         self.tanh_clipping = tanh_clipping

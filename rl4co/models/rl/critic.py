@@ -11,11 +11,12 @@ from typing import Any
 from tensordict import TensorDictBase
 from torch import Tensor, nn
 
+from rl4co.core.arguments import NamesArguments
 from rl4co.core.errors import ConfigError, UnsupportedError
 from rl4co.models.policies.entry import match_precision
 
 
-class CriticNetwork(nn.Module):
+class CriticNetwork(NamesArguments, nn.Module):
     """Value $V(x) = \\mathrm{MLP}(\\mathrm{mean}_n\\, h_n)$ of an instance.
 
     Args:

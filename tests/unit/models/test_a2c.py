@@ -10,7 +10,12 @@ import torch
 
 from torch import nn
 
-from rl4co.core.errors import ConfigError, UnknownNameError, UnsupportedError
+from rl4co.core.errors import (
+    ConfigError,
+    UnknownArgumentError,
+    UnknownNameError,
+    UnsupportedError,
+)
 from rl4co.envs import TSPEnv
 from rl4co.models import A2C, AttentionModelPolicy, CriticNetwork
 from rl4co.models.rl.critic import create_critic_from_actor
@@ -139,6 +144,7 @@ def test_critic_that_does_not_learn_stays(tmp_path):
         ({"actor_optimizer_kwargs": {"lr": -1.0}}, ConfigError, "got .*-1"),
         ({"critic_optimizer_kwargs": {"rate": 1.0}}, ConfigError, "rate"),
         ({"optimizer": "Adamm"}, UnknownNameError, "Adam"),
+        ({"critic_kwargs": {"hiden_dim": 4}}, UnknownArgumentError, "did you mean 'hidden_dim'"),
     ],
 )
 def test_bad_arguments(options, error, words):

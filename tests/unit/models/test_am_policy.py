@@ -348,8 +348,9 @@ def test_custom_encoder_and_decoder(env, td):
         ({"num_heads": 5}, ConfigError, "5 heads for 12"),
         ({"num_encoder_layers": -1}, ConfigError, "got -1"),
         ({"embeding_dim": 5}, TypeError, "embeding_dim"),
+        ({"encoder": "tsp"}, ConfigError, "nn.Module as encoder, got 'tsp'.*env_name"),
     ],
-    ids=["environment", "normalization", "heads", "layers", "unknown"],
+    ids=["environment", "normalization", "heads", "layers", "unknown", "no module"],
 )
 def test_bad_arguments_are_refused(arguments, error, message):
     with pytest.raises(error, match=message):
