@@ -26,12 +26,15 @@ class Factors(NamedTuple):
     """Embeddings $h = W x$ of nodes by their factors.
 
     Attributes:
+        embeddings: $h$ `[B, N, D]`. The factors say nothing of any other tensor, such as one that
+            a hook put in its place.
         features: $x$ of all nodes `[B, N, F]`. Nodes of different kinds use different columns,
             among them one that is 1; elsewhere they are 0.
         weight: $W$ `[D, F]`.
         constant: 1 for columns that are constant, otherwise 0 `[F]`.
     """
 
+    embeddings: Tensor
     features: Tensor
     weight: Tensor
     constant: Tensor
@@ -58,12 +61,12 @@ def factorize(embeddings: Tensor, kinds: Sequence[Kind]) -> Factors | None:
         weights += [layer.weight, bias.unsqueeze(-1)]
         constants += [bias.new_zeros(features.shape[-1]), bias.new_ones(1)]
         before += own.shape[-1]
-    return Factors(torch.cat(parts, 1), torch.cat(weights, 1), torch.cat(constants))
+    return Factors(embeddings, torch.cat(parts, 1), torch.cat(weights, 1), torch.cat(constants))
 
 
 def apply_layer(x: Tensor, factors: Factors | None, layer: nn.Linear) -> Tensor:
     """The layer on nodes: `[B, N, D]` → `[B, N, E]`, by their factors where these are known."""
-    if factors is None or not can_fuse(x, layer):
+    if factors is None or factors.embeddings is not x or not can_fuse(x, layer):
         return linear(x, layer)
     weight = layer.weight @ factors.weight  # [E, F]
     if layer.bias is not None:

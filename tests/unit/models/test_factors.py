@@ -15,6 +15,7 @@ from rl4co.models import AttentionModelPolicy
 from rl4co.models.embeddings import EmbeddingConfig, LinearInitEmbedding, make_embeddings
 from rl4co.models.nn import dense
 from rl4co.models.nn.factors import apply_layer
+from rl4co.models.nn.transformer import GraphAttentionNetwork
 
 DIM = 8
 BATCH = dense._FEW // 6 + 1  # with six nodes: just enough rows
@@ -106,6 +107,33 @@ def test_no_factors_where_they_might_be_wrong(rng):
     factors, layer = init.factors(state, h), nn.Linear(DIM, 5)
     layer.register_forward_hook(lambda module, given, out: 2 * out)
     torch.testing.assert_close(apply_layer(h, factors, layer), layer(h))
+
+
+@pytest.mark.parametrize("part", ["net", "layer", "attention"])
+def test_hooks_that_replace_the_input_are_respected(part):
+    """Factors of the old input are of no use for the new one."""
+    env, instances = generate_env_data("tsp", 6, BATCH)
+    policy, state = AttentionModelPolicy(env_name="tsp").eval(), env.reset(instances)
+    net = policy.encoder.net
+    module = {"net": net, "layer": net.layers[0], "attention": net.layers[0].attention}[part]
+    module.register_forward_pre_hook(lambda _, given: (2.0 * given[0], *given[1:]))
+    found = policy.encoder(state)[0]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(LinearInitEmbedding, "factors", lambda *_: None)
+        expected = policy.encoder(state)[0]
+    torch.testing.assert_close(found, expected, atol=1e-4, rtol=1e-4)
+
+
+def test_network_with_a_forward_of_its_own():
+    """A subclass that takes nodes and mask only is called with these."""
+
+    class Own(GraphAttentionNetwork):
+        def forward(self, h: Tensor, mask: Tensor | None = None) -> Tensor:
+            return super().forward(h, mask) + 1.0
+
+    env, instances = generate_env_data("tsp", 6, BATCH)
+    policy = AttentionModelPolicy(env_name="tsp", encoder_network=Own())
+    assert policy.encoder(env.reset(instances))[0].shape == (BATCH, 6, 128)
 
 
 def test_replaced_attention_gets_what_it_always_got():

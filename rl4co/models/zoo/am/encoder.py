@@ -72,6 +72,7 @@ class AttentionModelEncoder(AutoregressiveEncoder):
         """Final and initial node embeddings."""
         init_embeds = self.init_embedding(td)  # [B, N, D]
         init, net = self.init_embedding, self.net
-        if isinstance(init, LinearInitEmbedding) and isinstance(net, GraphAttentionNetwork):
+        known = type(net).forward is GraphAttentionNetwork.forward  # takes factors
+        if known and isinstance(init, LinearInitEmbedding):
             return net(init_embeds, factors=init.factors(td, init_embeds)), init_embeds
         return net(init_embeds), init_embeds
