@@ -16,7 +16,7 @@ import torch
 
 from torch import Tensor
 
-from rl4co.core.kernels import has_team, run_in_chunks
+from rl4co.kernels.threads import has_team, run_in_chunks
 
 T = TypeVar("T")
 

@@ -6,8 +6,6 @@ depends on no other one, so that threads share the batch without waiting for eac
 
 from __future__ import annotations
 
-import functools
-
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,14 +13,14 @@ import torch
 
 from torch import Tensor
 
-from rl4co.core.kernels import LazyKernel, run_in_chunks
+from rl4co.kernels import CompiledFunction, compiled, run_in_chunks
 
 #: Floats of the vectors in kernels: one register of AVX, two of NEON.
 WIDTH = 8
 
 #: A kernel whose sums may be taken in any order, as vector instructions need it. Infinities and NaN
 #: are respected.
-kernel = functools.partial(LazyKernel, fastmath={"reassoc", "contract", "nsz"})
+kernel = compiled(fast_sums=True)
 
 
 def can_compile(x: Tensor) -> bool:
@@ -32,7 +30,7 @@ def can_compile(x: Tensor) -> bool:
 
 
 def run_kernel(
-    loop: LazyKernel, tensors: Sequence[Tensor], *options: Any, threads: int = 1
+    loop: CompiledFunction, tensors: Sequence[Tensor], *options: Any, threads: int = 1
 ) -> None:
     """Runs a kernel on the memory of contiguous tensors, of which the first has the batch first."""
     arrays = [x.numpy() for x in tensors]

@@ -40,7 +40,7 @@ class Layer:
 
 _NETWORKS = ("models.nn", "models.embeddings", "models.policies")
 _MODELS = (*_NETWORKS, "models.rl", "models.zoo")
-_BELOW_MODELS = ("core", "data", "envs", "decoding")
+_BELOW_MODELS = ("core", "kernels", "data", "envs", "decoding")
 _BELOW_RL = (*_BELOW_MODELS, "data.generate", *_NETWORKS)
 _BELOW_TASKS = (*_BELOW_RL, "solvers", "models.rl", "models.zoo", "models", "training")
 
@@ -48,17 +48,19 @@ _BELOW_TASKS = (*_BELOW_RL, "solvers", "models.rl", "models.zoo", "models", "tra
 LAYERS: dict[str, Layer] = {
     "": Layer(may=("core",)),  # rl4co/__init__.py itself
     "core": Layer(),
+    "kernels": Layer(may=("core",)),
     "data": Layer(may=("core",)),
     "data.generate": Layer(may=("core", "data", "envs")),
     "data.generate_data": Layer(may=("data.generate",), facade=True),
     "data.transforms": Layer(may=("data",), facade=True),
     "data.utils": Layer(may=("data",), facade=True),
-    "envs": Layer(may=("core", "data")),
+    "envs": Layer(may=("core", "kernels", "data")),
     "envs.common": Layer(may=("envs",), facade=True),
-    "solvers": Layer(may=("core", "data", "envs", "decoding")),  # heuristics roll out, too
-    "decoding": Layer(may=("core", "envs")),
+    # Heuristics roll out, too.
+    "solvers": Layer(may=("core", "kernels", "data", "envs", "decoding")),
+    "decoding": Layer(may=("core", "kernels", "envs")),
     "models": Layer(may=("core", *_MODELS)),  # rl4co/models/__init__.py itself
-    "models.nn": Layer(may=("core",)),
+    "models.nn": Layer(may=("core", "kernels")),
     "models.nn.env_embeddings": Layer(may=("core", "models.embeddings"), facade=True),
     "models.embeddings": Layer(may=("core", "models.nn")),
     "models.policies": Layer(may=(*_BELOW_MODELS, "models.nn", "models.embeddings")),
@@ -78,6 +80,9 @@ RESERVED: dict[str, tuple[str, ...]] = {
     "pytorch_lightning": (),  # one name for Lightning everywhere
     # New releases rename things: specs for environments, buffers for stepwise methods, no more.
     "torchrl": ("envs", "models.rl"),
+    # What is compiled has one room and one switch.
+    "numba": ("kernels",),
+    "llvmlite": ("kernels",),
 }
 
 # Layer → what it must not import.

@@ -25,7 +25,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from rl4co.core.compiled import WIDTH, can_compile, run_kernel
-from rl4co.core.kernels import run_in_chunks
+from rl4co.kernels import run_in_chunks
 
 #: Nodes beyond which the scores of a head do not fit the cache, so that products are faster.
 _MOST_NODES = 512

@@ -13,8 +13,8 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 
 from rl4co.core.errors import ConfigError, InvalidSolutionError
-from rl4co.core.kernels import LazyKernel, run_in_chunks
 from rl4co.envs.routing.tsp.local_search import MIN_GAIN, Floats, Ints, as_finite_distances
+from rl4co.kernels import compiled, run_in_chunks
 
 MAX_SEGMENT = 3
 
@@ -156,7 +156,7 @@ class Plan(NamedTuple):
     turn: Floats  # [L], walking i..j backwards costs turn[j] - turn[i] more than forwards
 
 
-@LazyKernel
+@compiled
 def _search_rows(
     distances: Floats,
     demand: Floats,
@@ -198,7 +198,7 @@ def _search_rows(
             routes[row] = plan.visits
 
 
-@LazyKernel
+@compiled
 def _cost(d: Floats, visits: Ints) -> float:
     total = 0.0
     for i in range(visits.size - 1):
@@ -206,7 +206,7 @@ def _cost(d: Floats, visits: Ints) -> float:
     return total
 
 
-@LazyKernel
+@compiled
 def _index(d: Floats, demand: Floats, plan: Plan) -> int:
     """Drops empty routes and recomputes what is known per position; returns the length."""
     visits, begin, end, load, turn = plan
@@ -230,7 +230,7 @@ def _index(d: Floats, demand: Floats, plan: Plan) -> int:
     return length
 
 
-@LazyKernel
+@compiled
 def _apply(visits: Ints, move: Move) -> None:
     p, a, q, b, flip_a, flip_b = move
     first, second = visits[p + 1 : p + a + 1].copy(), visits[q + 1 : q + b + 1].copy()
@@ -244,7 +244,7 @@ def _apply(visits: Ints, move: Move) -> None:
     visits[q + 1 + b - a : q + 1 + b] = first
 
 
-@LazyKernel
+@compiled
 def _best_move(d: Floats, limit: float, plan: Plan, length: int, p: int) -> tuple[float, Move]:
     """Best move whose first gap is p, with its gain; a gain of 0 means none."""
     best, move = 0.0, (p, 0, p, 0, False, False)
@@ -261,7 +261,7 @@ def _best_move(d: Floats, limit: float, plan: Plan, length: int, p: int) -> tupl
     return best, move
 
 
-@LazyKernel
+@compiled
 def _reversal(d: Floats, plan: Plan, p: int, q: int) -> tuple[float, Move]:
     """2-opt: walk the visits p+1..q of one route backwards."""
     visits, turn = plan.visits, plan.turn
@@ -272,7 +272,7 @@ def _reversal(d: Floats, plan: Plan, p: int, q: int) -> tuple[float, Move]:
     return gain if gain > threshold else 0.0, (p, q - p, q, 0, True, False)
 
 
-@LazyKernel
+@compiled
 def _tails(d: Floats, limit: float, plan: Plan, p: int, q: int) -> tuple[float, Move]:
     """2-opt*: cut two routes after p and q and join the four parts the other way."""
     visits, begin, end, load, turn = plan
@@ -295,7 +295,7 @@ def _tails(d: Floats, limit: float, plan: Plan, p: int, q: int) -> tuple[float, 
     return best, move
 
 
-@LazyKernel
+@compiled
 def _exchange(d: Floats, limit: float, plan: Plan, p: int, q: int) -> tuple[float, Move]:
     """Exchange up to three visits after p with up to three after q; one side may be empty."""
     visits, begin, end, load, _ = plan
@@ -323,7 +323,7 @@ def _exchange(d: Floats, limit: float, plan: Plan, p: int, q: int) -> tuple[floa
     return best, move
 
 
-@LazyKernel
+@compiled
 def _link(d: Floats, plan: Plan, left: int, i: int, count: int, right: int) -> tuple[float, bool]:
     """Cost of placing the `count` visits from i on between two nodes, and whether reversed.
 

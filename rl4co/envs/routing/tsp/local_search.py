@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rl4co.core.errors import ConfigError, InvalidInstanceError, InvalidSolutionError
-from rl4co.core.kernels import LazyKernel, run_in_chunks
+from rl4co.kernels import compiled, run_in_chunks
 
 Ints: TypeAlias = npt.NDArray[np.int64]
 Floats: TypeAlias = npt.NDArray[np.float64]
@@ -165,7 +165,7 @@ class Tour(NamedTuple):
     turn: Floats  # [N + 1], walking i..j backwards costs turn[j] - turn[i] more than forwards
 
 
-@LazyKernel
+@compiled
 def _search_rows(
     distances: Floats,
     neighbors: Ints,
@@ -203,7 +203,7 @@ def _search_rows(
             tours[row] = np.roll(tour.nodes[:size], -tour.position[tours[row, 0]])
 
 
-@LazyKernel
+@compiled
 def _is_symmetric(d: Floats) -> bool:
     for i in range(d.shape[0]):
         for j in range(i):
@@ -212,7 +212,7 @@ def _is_symmetric(d: Floats) -> bool:
     return True
 
 
-@LazyKernel
+@compiled
 def _length(d: Floats, nodes: Ints) -> float:
     total = 0.0
     for i in range(nodes.size - 1):
@@ -220,7 +220,7 @@ def _length(d: Floats, nodes: Ints) -> float:
     return total
 
 
-@LazyKernel
+@compiled
 def _index(d: Floats, tour: Tour, symmetric: bool) -> None:
     """Recomputes `position` and `turn` after the nodes have changed."""
     for i in range(tour.position.size):
@@ -230,7 +230,7 @@ def _index(d: Floats, tour: Tour, symmetric: bool) -> None:
             tour.turn[i + 1] = tour.turn[i] + d[v, u] - d[u, v]
 
 
-@LazyKernel
+@compiled
 def _reverse(nodes: Ints, i: int, j: int) -> None:
     while i < j:
         nodes[i], nodes[j] = nodes[j], nodes[i]
@@ -238,7 +238,7 @@ def _reverse(nodes: Ints, i: int, j: int) -> None:
         j -= 1
 
 
-@LazyKernel
+@compiled
 def _reversal(d: Floats, tour: Tour, symmetric: bool, i: int, j: int) -> int:
     """What to reverse: 1 for the positions i..j (0 < i < j), 2 for all others, 0 for nothing."""
     nodes, _, turn = tour
@@ -254,7 +254,7 @@ def _reversal(d: Floats, tour: Tour, symmetric: bool, i: int, j: int) -> int:
     return 0
 
 
-@LazyKernel
+@compiled
 def _apply_reversal(d: Floats, tour: Tour, symmetric: bool, i: int, j: int, kind: int) -> None:
     _reverse(tour.nodes, i, j)
     if kind == 2:
@@ -262,7 +262,7 @@ def _apply_reversal(d: Floats, tour: Tour, symmetric: bool, i: int, j: int, kind
     _index(d, tour, symmetric)
 
 
-@LazyKernel
+@compiled
 def _two_opt(d: Floats, neighbors: Ints, tour: Tour, symmetric: bool, budget: int) -> int:
     """Tries every reversal once, applies those that help, returns how many did."""
     position = tour.position
@@ -295,7 +295,7 @@ def _two_opt(d: Floats, neighbors: Ints, tour: Tour, symmetric: bool, budget: in
     return used
 
 
-@LazyKernel
+@compiled
 def _insertion(
     d: Floats, nodes: Ints, head: int, tail: int, extra: float, gap: int
 ) -> tuple[float, bool]:
@@ -306,7 +306,7 @@ def _insertion(
     return min(forward, backward) - d[left, right], backward < forward
 
 
-@LazyKernel
+@compiled
 def _best_gap(d: Floats, neighbors: Ints, tour: Tour, i: int, length: int) -> tuple[int, bool]:
     """Best new place of the positions i..i+length-1 (i > 0), or -1, and whether to reverse them."""
     nodes, position, turn = tour
@@ -333,7 +333,7 @@ def _best_gap(d: Floats, neighbors: Ints, tour: Tour, i: int, length: int) -> tu
     return place, flip
 
 
-@LazyKernel
+@compiled
 def _or_opt(d: Floats, neighbors: Ints, tour: Tour, symmetric: bool, budget: int) -> int:
     """Moves every segment of up to three nodes to its best place, returns how many moved."""
     nodes, size, used = tour.nodes, tour.position.size, 0

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from rl4co.core.compiled import kernel
-from rl4co.core.kernels import LazyKernel as exact_kernel
+from rl4co.kernels import compiled as exact_kernel
 from rl4co.models.zoo.am.compiled_decision import ask, decide, set_up
 
 _ONE, _ZERO = np.float32(1), np.float32(0)

@@ -26,10 +26,11 @@ import torch
 from torch import Tensor, nn
 
 from rl4co.core.compiled import WIDTH, can_compile
-from rl4co.core.kernels import LazyKernel, run_in_chunks
 from rl4co.decoding.rollout import expand_solutions
 from rl4co.decoding.strategies import DecodingStrategy, Greedy, Sampling
 from rl4co.envs.base import RL4COEnvBase, State
+from rl4co.kernels import CompiledFunction as LazyKernel
+from rl4co.kernels import run_in_chunks
 from rl4co.models.embeddings import ContextEmbedding
 from rl4co.models.nn.attention import PointerAttention
 from rl4co.models.nn.recorded_attention import PointerRecord

@@ -1,8 +1,4 @@
-"""Loops that numba compiles, and threads that share them.
-
-Importing this module does not import numba: a kernel is compiled (or loaded from numba's cache on
-disk) when it is first called.
-"""
+"""Threads that share the rows of a compiled loop."""
 
 from __future__ import annotations
 
@@ -12,50 +8,10 @@ import os
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, wait
-from functools import cached_property, update_wrapper
 from itertools import pairwise
-from typing import Any, cast
+from typing import cast
 
-from rl4co.core.errors import ConfigError, MissingDependencyError
-
-
-class LazyKernel:
-    """A function that numba compiles when it is first called, from Python or from a kernel.
-
-    Used as a decorator. `_numba_type_` is the attribute by which numba recognises what a global
-    name is while it compiles a caller; answering it there makes kernels call each other.
-
-    Args:
-        function: What is compiled.
-        options: Options of `numba.njit`.
-    """
-
-    def __init__(self, function: Callable[..., Any], **options: Any) -> None:
-        self.function, self.options = function, {"nogil": True, **options}
-        update_wrapper(self, function)
-
-    @cached_property
-    def compiled(self) -> Any:
-        """The numba dispatcher."""
-        try:
-            import numba
-        except ImportError as error:
-            raise MissingDependencyError("numba") from error
-        try:
-            return numba.njit(cache=True, **self.options)(self.function)
-        except RuntimeError:  # no writable folder for the cache: compile once per process
-            return numba.njit(**self.options)(self.function)
-
-    @property
-    def _numba_type_(self) -> Any:
-        return self.compiled._numba_type_
-
-    def __call__(self, *arguments: Any) -> Any:
-        """Runs the compiled function."""
-        return self.compiled(*arguments)
-
-
-# ---------------------------------------------------------------- threads
+from rl4co.core.errors import ConfigError
 
 #: Body of a parallel region of OpenMP: it is given a pointer that nobody needs here.
 _Body = ctypes.CFUNCTYPE(None, ctypes.c_void_p)

@@ -1,0 +1,27 @@
+"""Speed code, all of it in this one room: compiled loops, and the one switch that turns them off.
+
+The plain code elsewhere is the definition of what the library computes; a kernel is an optional
+second implementation of a part of it. `README.md` beside this file lists them all.
+
+    RL4CO_KERNELS=0 python train.py          # without any of them, for the whole process
+    with rl4co.kernels.disabled(): ...       # for a block of code
+
+Importing this package does not import numba: a loop is compiled when it is first called.
+"""
+
+from __future__ import annotations
+
+from rl4co.kernels.compile import CompiledFunction, compiled
+from rl4co.kernels.switch import are_enabled, disabled
+from rl4co.kernels.threads import run_in_chunks
+from rl4co.kernels.untouched import is_untouched, standard
+
+__all__ = [
+    "CompiledFunction",
+    "are_enabled",
+    "compiled",
+    "disabled",
+    "is_untouched",
+    "run_in_chunks",
+    "standard",
+]

@@ -1,0 +1,71 @@
+"""`is_untouched`: whether calling a module still does what its author wrote.
+
+A kernel replaces the calls of some modules. It may do so only if nobody has put anything else in
+their place: hooks, patches, subclasses, wrappers, parametrizations. This is the only place that
+asks; whatever was touched takes the plain road.
+"""
+
+from __future__ import annotations
+
+import types
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from torch import nn
+from torch.nn.modules import module as torch_module
+
+C = TypeVar("C", bound=type[nn.Module])
+
+#: Classes that kernels know → their functions as they were defined.
+_STANDARD: dict[type[nn.Module], dict[str, Callable[..., object]]] = {}
+
+#: Hooks of a module, and of all modules.
+_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+
+
+def standard(cls: C) -> C:
+    """Class decorator: kernels know what this class computes; its subclasses are not included."""
+    _STANDARD[cls] = _functions(cls)
+    return cls
+
+
+def _functions(cls: type[nn.Module]) -> dict[str, Callable[..., object]]:
+    """The functions of a class and its parents; later changes of any of them show up here."""
+    found: dict[str, Callable[..., object]] = {}
+    for parent in reversed(cls.__mro__):
+        found.update(
+            {key: value for key, value in vars(parent).items() if _is_function(value)},
+        )
+    return found
+
+
+def _is_function(value: object) -> bool:
+    return isinstance(value, types.FunctionType | property | staticmethod | classmethod)
+
+
+def is_untouched(module: nn.Module) -> bool:
+    """Whether a module and all its parts are of standard classes without any change.
+
+    False if there is a hook (of the module or global), a function replaced in the instance or in
+    the class, a subclass, a parametrization, or a part that was wrapped or exchanged.
+    """
+    if any(getattr(torch_module, f"_global{kind}") for kind in _HOOKS):
+        return False
+    return all(_is_standard(part) for part in module.modules())
+
+
+def _is_standard(module: nn.Module) -> bool:
+    known = _STANDARD.get(type(module))
+    return (
+        known is not None
+        and not any(getattr(module, kind) for kind in _HOOKS)
+        and not any(name in known for name in vars(module))
+        and _functions(type(module)) == known
+    )
+
+
+for _layer in (nn.Linear, nn.LayerNorm, nn.BatchNorm1d, nn.InstanceNorm1d, nn.ReLU, nn.Identity):
+    standard(_layer)
+for _container in (nn.Sequential, nn.ModuleList, nn.ModuleDict):
+    standard(_container)
