@@ -15,6 +15,7 @@ from rl4co.core.errors import InvalidActionError
 from rl4co.core.registry import ENVS
 from rl4co.envs import get_env
 from rl4co.envs.base import RL4COEnvBase
+from rl4co.envs.routing.cvrp.env import CVRPEnv
 from rl4co.envs.routing.tsp.env import TSPEnv
 from rl4co.kernels import rollout
 from rl4co.models.embeddings.tsp import TSPContext
@@ -201,18 +202,17 @@ def test_other_environments_are_left_to_the_decode_loop(env: RL4COEnvBase, compi
     assert compiled == []
 
 
-class Hurried(TSPEnv):
-    """Another rule: node 3 must not come first."""
+class Hurried(CVRPEnv):
+    """Another rule: customer 3 must not come first."""
 
-    def _action_mask(self, state: Any) -> torch.Tensor:
-        mask = super()._action_mask(state)
-        third = torch.arange(mask.shape[-1]) == 3
-        return mask & ~((state["i"] == 0) & third)
+    def _forbidden(self, state: Any) -> torch.Tensor:
+        third = torch.arange(state["demand"].shape[-1]) == 3
+        return super()._forbidden(state) | (third & (state["i"] == 0))
 
 
 def test_other_rules_take_the_plain_road_with_one_warning(compiled: Any) -> None:
     rollout._warn_once.cache_clear()
-    env, policy = Hurried(generator_params={"num_loc": 6}), make_policy("tsp").eval()
+    env, policy = Hurried(generator_params={"num_loc": 6}), make_policy("cvrp").eval()
     td = env.reset(batch_size=50)
     with torch.no_grad():
         with pytest.warns(UserWarning, match="rules of Hurried"):
