@@ -16,14 +16,18 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from rl4co.kernels.compile import compiled
+from rl4co.kernels.softmax import (
+    HIGHEST,
+    ONE,
+    TWO,
+    ZERO,
+    exponentials,
+    softmax_weights,
+)
 
-_ONE, _TWO, _ZERO = np.float32(1), np.float32(2), np.float32(0)
-#: Score of what is not allowed: far below all others, and its exponential is zero.
-FORBIDDEN = np.float32(-1e9)
-_LOWEST = np.float32(-126)
 _LOG2_E = np.float32(math.log2(math.e))
 #: Strictly below the total even after rounding, as in `rl4co.decoding.logits.sample_weights`.
-_BELOW_ONE = np.float32(1.0 - 2.0**-20)
+_BELOWONE = np.float32(1.0 - 2.0**-20)
 
 
 class Weights(NamedTuple):
@@ -53,7 +57,7 @@ class Scratch(NamedTuple):
 
     Attributes:
         query: `[D]`.
-        barrier: 0 for allowed nodes, :data:`FORBIDDEN` for others `[N]`.
+        barrier: 0 for allowed nodes, :data:`rl4co.kernels.softmax.FORBIDDEN` for others `[N]`.
         scores: `[N]`.
         power: The whole powers of two of the scores' exponentials `[N]`.
         bits: The same memory as integers `[N]`.
@@ -136,11 +140,11 @@ def attend(weights: Any, scratch: Any, b: int) -> None:
             factor = query[h * dim + c] * scale
             for n in range(num_nodes):
                 scores[n] += factor * weights.key[b, h, c, n]
-        share = _ONE / exponentials(scratch, num_nodes)
+        share = ONE / softmax_weights(scores, scratch.power, scratch.bits)
         for c in range(dim):
-            heads[h * dim + c] = _ZERO
+            heads[h * dim + c] = ZERO
         for n in range(num_nodes):
-            if scores[n] > _ZERO:
+            if scores[n] > ZERO:
                 weight = scores[n] * share
                 for c in range(dim):
                     heads[h * dim + c] += weight * weights.value[b, h, n, c]
@@ -152,19 +156,19 @@ def score_nodes(weights: Any, scratch: Any, b: int) -> float:
     num_nodes = scratch.scores.size
     scores, heads = scratch.scores, scratch.heads
     for n in range(num_nodes):
-        scores[n] = _ZERO
+        scores[n] = ZERO
     for i in range(heads.size):
-        factor = heads[i] * _TWO * _LOG2_E
+        factor = heads[i] * TWO * _LOG2_E
         for n in range(num_nodes):
             scores[n] += factor * weights.logit_key[b, i, n]
     # tanh z = 1 - 2 / (1 + e^{2z})
     for n in range(num_nodes):
-        scores[n] = min(scores[n], -_LOWEST)
-    exponentials_of(scratch, num_nodes)
+        scores[n] = min(scores[n], HIGHEST)
+    exponentials(scores, scratch.power, scratch.bits)
     scale = weights.scale[0] * _LOG2_E
     for n in range(num_nodes):
-        scores[n] = scratch.barrier[n] + scale * (_ONE - _TWO / (_ONE + scores[n]))
-    return exponentials(scratch, num_nodes)
+        scores[n] = scratch.barrier[n] + scale * (ONE - TWO / (ONE + scores[n]))
+    return softmax_weights(scores, scratch.power, scratch.bits)
 
 
 @compiled(fast_sums=True, inline=True)
@@ -173,7 +177,7 @@ def choose(scratch: Any, solutions: Any, total: float, row: int, chance: int) ->
     scores = scratch.scores
     chosen = 0
     if chance < solutions.uniform.shape[0]:
-        threshold = solutions.uniform[chance, row] * (total * _BELOW_ONE)
+        threshold = solutions.uniform[chance, row] * (total * _BELOWONE)
         reached = scores[0]
         while reached <= threshold and chosen < scores.size - 1:
             chosen += 1
@@ -183,43 +187,3 @@ def choose(scratch: Any, solutions: Any, total: float, row: int, chance: int) ->
             if scores[n] > scores[chosen]:
                 chosen = n
     return chosen
-
-
-@compiled(fast_sums=True, inline=True)
-def exponentials(scratch: Any, num_nodes: int) -> float:
-    """Replaces scores x by $2^{x - \\max x}$; returns their sum."""
-    scores = scratch.scores
-    highest = scores[0]
-    for n in range(num_nodes):
-        highest = max(highest, scores[n])
-    for n in range(num_nodes):
-        scores[n] -= highest
-    exponentials_of(scratch, num_nodes)
-    total = _ZERO
-    for n in range(num_nodes):
-        total += scores[n]
-    return total
-
-
-@compiled(fast_sums=True, inline=True)
-def exponentials_of(scratch: Any, num_nodes: int) -> None:
-    """Replaces scores x of at most 126 by $2^x$, to 2e-7; zero for what is forbidden.
-
-    $2^x = 2^k 2^f$ with a whole number k, whose power is made of its bits, and a polynomial for the
-    fraction f between -1/2 and 1/2.
-    """
-    scores, power, bits = scratch.scores, scratch.power, scratch.bits
-    for n in range(num_nodes):
-        x = max(scores[n], _LOWEST)
-        whole = np.int32(np.floor(x + np.float32(0.5)))
-        f = x - np.float32(whole)
-        bits[n] = (whole + np.int32(127)) << np.int32(23)
-        y = np.float32(1.3390863e-3)
-        y = y * f + np.float32(9.6760318e-3)
-        y = y * f + np.float32(5.5503570e-2)
-        y = y * f + np.float32(2.4022107e-1)
-        y = y * f + np.float32(6.9314718e-1)
-        y = y * f + _ONE
-        scores[n] = y if x > _LOWEST else _ZERO
-    for n in range(num_nodes):
-        scores[n] *= power[n]

@@ -14,8 +14,9 @@ from torch import Tensor
 
 from rl4co.envs.hooks import State
 from rl4co.kernels import compiled
-from rl4co.kernels.decision import FORBIDDEN, decide
+from rl4co.kernels.decision import decide
 from rl4co.kernels.rollout import RolloutKernel
+from rl4co.kernels.softmax import FORBIDDEN
 
 _ONE, _ZERO = np.float32(1), np.float32(0)
 
