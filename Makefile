@@ -48,6 +48,7 @@ lint: $(STAMP)  ## style and format, without changing anything
 	$(BIN)/ruff format --check .
 
 format: $(STAMP)  ## repair style and format in place
+	$(BIN)/python tools/type_imports.py
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
