@@ -14,7 +14,7 @@ from rl4co.solvers._base import register_solver
 from rl4co.solvers.nearest_neighbor import nearest_neighbor
 
 
-@register_solver("local_search", problems=None, priority=0)
+@register_solver("local_search")
 def local_search(
     env: RL4COEnvBase,
     td: TensorDictBase,
