@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 
+from collections.abc import Callable
+
 import pytest
 import torch
 
@@ -78,11 +80,12 @@ def build(name: str) -> tuple[REINFORCE, AttentionModelPolicy]:
 @pytest.mark.learning
 @pytest.mark.filterwarnings("ignore:You are trying to `self.log")
 @pytest.mark.parametrize("name", [name for name in ENVS.names() if name in EMBEDDINGS])
-def test_training_improves(name: str) -> None:
+def test_training_improves(name: str, require: Callable[..., None]) -> None:
     """Rewards are larger than those of the untrained policy, instance by instance."""
     model, untrained = build(name)
     train(model)
-    assert paired_t(rewards(model, model.policy) - rewards(model, untrained)) > MARGIN
+    gained = rewards(model, model.policy) - rewards(model, untrained)
+    require("t of the gain", paired_t(gained), above=MARGIN)
 
 
 def test_no_improvement_without_training() -> None:

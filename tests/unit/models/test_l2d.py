@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import math
 
 import pytest
 import torch
@@ -371,15 +370,9 @@ def makespans(policy, env) -> Tensor:
     return -out["reward"].view(4, -1).mean(0)
 
 
-def assert_clearly_shorter(before: Tensor, after: Tensor) -> None:
-    """In three of three jobs there is little to decide, hence 2 %."""
-    gain = before - after
-    assert gain.mean() > 4 * gain.std() / math.sqrt(len(gain))
-    assert gain.mean() > 0.02 * before.mean()
-
-
+@pytest.mark.learning
 @pytest.mark.parametrize("name", ENVS)
-def test_learns_from_whole_schedules(name):
+def test_learns_from_whole_schedules(name, require):
     env = make_env(name)
     torch.manual_seed(0)
     model = L2DModel(
@@ -392,11 +385,13 @@ def test_learns_from_whole_schedules(name):
         optimizer.zero_grad()
         model.shared_step(batch, step, "train")["loss"].backward()
         optimizer.step()
-    assert_clearly_shorter(before, makespans(model.policy, env))
+    ratio = float(makespans(model.policy, env).mean() / before.mean())
+    require("makespan after / before", ratio, below=0.98)
 
 
+@pytest.mark.learning
 @pytest.mark.parametrize("name", ENVS)
-def test_learns_from_single_steps(name):
+def test_learns_from_single_steps(name, require):
     # Six jobs: with three there is mostly one that can start.
     env = make_env(name, 6, 3, stepwise_reward=True)
     torch.manual_seed(0)
@@ -414,7 +409,8 @@ def test_learns_from_single_steps(name):
                 model.calculate_loss(model.buffer.get(rows, model.device))["loss"].backward()
                 optimizer.step()
         model.buffer.clear()
-    assert_clearly_shorter(before, makespans(model.policy, env))
+    ratio = float(makespans(model.policy, env).mean() / before.mean())
+    require("makespan after / before", ratio, below=0.98)
 
 
 @pytest.mark.parametrize("env_name", ["jssp", "fjsp"])

@@ -169,7 +169,8 @@ def test_unsupported_environment_names_the_supported_ones():
         MatNet(TSPEnv(generator_params={"num_loc": 5}))
 
 
-def test_learns():
+@pytest.mark.learning
+def test_learns(require):
     """Seventy steps shorten the tours of matrices that it has not seen."""
     env = ATSPEnv(generator_params={"num_loc": 6})
     model = MatNet(env, policy_kwargs={**TINY, "embed_dim": 32, "num_heads": 4}, seed=1)
@@ -188,6 +189,4 @@ def test_learns():
         optimizer.zero_grad()
         model.shared_step(batch, step, "train")["loss"].backward()
         optimizer.step()
-    gain = before - cost()
-    assert gain.mean() > 4 * gain.std() / math.sqrt(len(gain))
-    assert gain.mean() > 0.05 * before.mean()
+    require("cost after / before", float(cost().mean() / before.mean()), below=0.95)

@@ -347,7 +347,7 @@ def test_checkpoint(env, tmp_path):
 
 @pytest.mark.learning
 @pytest.mark.parametrize(("name", "gain"), [("tsp", 0.1), ("cvrp", 0.15)])
-def test_training_improves(name, gain):
+def test_training_improves(name, gain, require):
     """Shorter greedy tours, and embeddings that are more alike than before."""
     torch.manual_seed(0)
     env = {"tsp": TSPEnv, "cvrp": CVRPEnv}[name](generator_params={"num_loc": 10}, seed=1)
@@ -370,8 +370,8 @@ def test_training_improves(name, gain):
         loss.backward()
         optimizer.step()
     after, alike = evaluate()
-    assert after > before * (1 - gain), f"greedy reward went from {before:.3f} to {after:.3f}"
-    assert alike > unlike
+    require("cost after / before", after / before, below=1 - gain)
+    require("gain of similarity", alike - unlike, above=0.0)
 
 
 def test_rows_of_the_policy_are_starts_of_copies(env):

@@ -225,7 +225,7 @@ def trained():
 
 @pytest.mark.learning
 @pytest.mark.parametrize(("method", "rate"), [(ActiveSearch, 3e-3), (EASEmb, 0.1), (EASLay, 0.03)])
-def test_searches_beat_sampling(trained, method, rate):
+def test_searches_beat_sampling(trained, method, rate, require):
     """The same number of solutions of the same copies, with and without learning."""
     _, policy = trained
     larger = TSPEnv(generator_params={"num_loc": 20})
@@ -242,7 +242,7 @@ def test_searches_beat_sampling(trained, method, rate):
         ]
     sampled = torch.stack(rewards).amax(0)
     # Measured with three seeds: -4.12 to -4.18, -4.27 to -4.30 and -4.22 to -4.23 against -4.79.
-    assert float(found.mean()) > float(sampled.mean()) + 0.1
+    require("gain over sampling", float((found - sampled).mean()), above=0.1)
 
 
 # ---------------------------------------------------------------- files
