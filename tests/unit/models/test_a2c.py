@@ -16,10 +16,12 @@ from rl4co.core.errors import (
     UnknownNameError,
     UnsupportedError,
 )
+from rl4co.core.rng import derive_generator
 from rl4co.envs import TSPEnv
 from rl4co.models import A2C, AttentionModelPolicy, CriticNetwork
 from rl4co.models.rl.critic import create_critic_from_actor
 from rl4co.training import RL4COTrainer
+from tests.learning import cost_ratio, expected_cost
 
 TINY = {"embed_dim": 16, "num_heads": 2, "feedforward_hidden": 16, "num_encoder_layers": 1}
 SIZES = {"batch_size": 8, "train_data_size": 16, "val_data_size": 8, "test_data_size": 8}
@@ -228,26 +230,19 @@ def test_every_epoch_has_its_own_instances(tmp_path):
 
 @pytest.mark.learning
 def test_training_improves(tmp_path, require):
-    """Ten nodes, 60 steps: tours shrink by more than 15 %, and the critic knows their length."""
+    """Ten nodes, 60 steps: tours shrink, and the critic knows their length."""
     torch.manual_seed(0)
     env = TSPEnv(generator_params={"num_loc": 10})
     policy = AttentionModelPolicy(embed_dim=32, num_heads=4, num_encoder_layers=2,
                                   feedforward_hidden=64)  # fmt: skip
     model = A2C(
-        env, policy, actor_optimizer_kwargs={"lr": 2e-3}, critic_optimizer_kwargs={"lr": 5e-3},
-        batch_size=128, train_data_size=128 * 20, val_data_size=8, test_data_size=8, seed=0,
+        env, policy, actor_optimizer_kwargs={"lr": 1e-3}, critic_optimizer_kwargs={"lr": 3e-3},
+        batch_size=128, train_data_size=128 * 60, val_data_size=8, test_data_size=8, seed=0,
     )  # fmt: skip
-    td = env.reset(env.dataset(256, phase="test").data)
-
-    @torch.no_grad()
-    def reward(decode_type: str) -> torch.Tensor:
-        return model.policy.eval()(td, env, decode_type=decode_type)["reward"].mean()
-
-    before = reward("greedy")
-    fit(model, tmp_path, max_epochs=3)
-    require("cost after / before", float(reward("greedy") / before), below=0.85)
+    ratio = cost_ratio(model, lambda: fit(model, tmp_path, max_epochs=1))
+    require("cost after / before", ratio, below=0.8)
     # The critic learns the sampled reward, by statistics of the batch at hand.
+    td = env.reset(env.generator(256, rng=derive_generator("held out")))
     with torch.no_grad():
-        value = model.baseline.critic.train()(td).mean()
-    error = float((value - reward("sampling")).abs())
-    require("error of the critic", error, below=0.25)
+        value = float(model.baseline.critic.train()(td).mean())
+    require("error of the critic", abs(value + expected_cost(model)), below=0.4)

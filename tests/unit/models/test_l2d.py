@@ -30,6 +30,7 @@ from rl4co.models.nn.masked_norm import MaskedBatchNorm, MaskedInstanceNorm
 from rl4co.models.zoo.l2d import features
 from rl4co.models.zoo.l2d.decoder import L2DDecoder
 from rl4co.models.zoo.l2d.features import Shop, observe
+from tests.learning import cost_ratio, train_steps
 
 TINY = {"embed_dim": 16, "num_heads": 2, "feedforward_hidden": 16}
 ENVS = {"jssp": JSSPEnv, "fjsp": FJSPEnv}
@@ -361,15 +362,6 @@ def test_saving_and_loading(cls, tmp_path):
 # -------------------------------------------------------------------- learning
 
 
-def makespans(policy, env) -> Tensor:
-    """Sampled schedules of instances that it has not seen: `[B]`."""
-    td = env.reset(env.generator(128, rng=derive_generator("held out")))
-    with torch.no_grad():
-        how = {"decode_type": "sampling", "num_samples": 4, "rng": derive_generator("judge")}
-        out = copy.deepcopy(policy).eval()(td, env, **how)
-    return -out["reward"].view(4, -1).mean(0)
-
-
 @pytest.mark.learning
 @pytest.mark.parametrize("name", ENVS)
 def test_learns_from_whole_schedules(name, require):
@@ -378,14 +370,7 @@ def test_learns_from_whole_schedules(name, require):
     model = L2DModel(
         env, baseline="shared", num_samples=4, policy_kwargs=TINY, reward_scale="scale", seed=1
     )
-    before = makespans(model.policy, env)
-    optimizer = torch.optim.Adam(model.policy.parameters(), lr=3e-3)
-    for step in range(40):
-        batch = env.generator(32, rng=derive_generator("train", step))
-        optimizer.zero_grad()
-        model.shared_step(batch, step, "train")["loss"].backward()
-        optimizer.step()
-    ratio = float(makespans(model.policy, env).mean() / before.mean())
+    ratio = cost_ratio(model, lambda: train_steps(model, 40, 32, 3e-3), num_samples=4)
     require("makespan after / before", ratio, below=0.98)
 
 
@@ -398,18 +383,19 @@ def test_learns_from_single_steps(name, require):
     model = L2DPPOModel(
         env, policy_kwargs=TINY, reward_scale="scale", normalize_adv=True, gamma=1.0, seed=1
     )
-    before = makespans(model.policy, env)
-    optimizer = torch.optim.Adam(model.policy.parameters(), lr=3e-3)
-    for step in range(7):
-        batch = env.generator(32, rng=derive_generator("train", step))
-        model.collect(batch, step)
-        for _ in range(3):
-            for rows in torch.randperm(len(model.buffer)).split(256):
-                optimizer.zero_grad()
-                model.calculate_loss(model.buffer.get(rows, model.device))["loss"].backward()
-                optimizer.step()
-        model.buffer.clear()
-    ratio = float(makespans(model.policy, env).mean() / before.mean())
+
+    def train() -> None:
+        optimizer = torch.optim.Adam(model.policy.parameters(), lr=3e-3)
+        for step in range(7):
+            model.collect(env.generator(32, rng=derive_generator("train", step)), step)
+            for _ in range(3):
+                for rows in torch.randperm(len(model.buffer)).split(256):
+                    optimizer.zero_grad()
+                    model.calculate_loss(model.buffer.get(rows, model.device))["loss"].backward()
+                    optimizer.step()
+            model.buffer.clear()
+
+    ratio = cost_ratio(model, train, num_samples=4)
     require("makespan after / before", ratio, below=0.98)
 
 

@@ -8,13 +8,11 @@ import math
 import pytest
 import torch
 
-from torch import Tensor
-
 from rl4co.core.errors import ConfigError, UnsupportedError
-from rl4co.core.rng import derive_generator
 from rl4co.decoding.rollout import random_policy
 from rl4co.envs import ATSPEnv, FFSPEnv
 from rl4co.models import MatNet, MultiStageFFSPPolicy, load_pretrained
+from tests.learning import cost_ratio, train_steps
 
 TINY = {"embed_dim": 16, "num_heads": 2, "feedforward_hidden": 16, "num_encoder_layers": 2}
 
@@ -126,19 +124,6 @@ def test_bad_arguments_are_refused(env, policy):
 def test_learns(env, require):
     torch.manual_seed(0)
     model = MatNet(env, policy_kwargs=TINY, seed=1)
-    td = env.reset(env.generator(64, rng=derive_generator("held out")))
-
-    def makespans() -> Tensor:
-        how = {"decode_type": "sampling", "num_samples": 6, "rng": derive_generator("judge")}
-        with torch.no_grad():
-            out = copy.deepcopy(model.policy).eval()(td, env, machine_orders=True, **how)
-        return -out["reward"].view(6, -1).mean(0)
-
-    before = makespans()
-    optimizer = torch.optim.Adam(model.policy.parameters(), lr=3e-3)
-    for step in range(50):
-        batch = env.generator(16, rng=derive_generator("train", step))
-        optimizer.zero_grad()
-        model.shared_step(batch, step, "train")["loss"].backward()
-        optimizer.step()
-    require("makespan after / before", float(makespans().mean() / before.mean()), below=0.97)
+    how = {"num_instances": 64, "num_samples": 6, "machine_orders": True}
+    ratio = cost_ratio(model, lambda: train_steps(model, 50, 16, 2e-3), **how)
+    require("makespan after / before", ratio, below=0.97)
