@@ -51,6 +51,16 @@ def cost_ratio(model: Any, train: Callable[[], Any], **options: Any) -> float:
     return expected_cost(model, **options) / before
 
 
+def choose_at_random_(*layers: nn.Linear) -> None:
+    """Lets a policy start with equal chances of all actions: `layers` give the scores of actions.
+
+    Small networks on problems with little to decide may be good by chance before they are trained.
+    """
+    for layer in layers:
+        nn.init.zeros_(layer.weight)
+        nn.init.zeros_(layer.bias)
+
+
 def train_steps(model: Any, num_steps: int, batch_size: int, rate: float) -> None:
     """Trains on fresh instances, without a trainer and what it costs to start one."""
     weights = [weight for weight in model.parameters() if weight.requires_grad]

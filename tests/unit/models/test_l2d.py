@@ -30,7 +30,7 @@ from rl4co.models.nn.masked_norm import MaskedBatchNorm, MaskedInstanceNorm
 from rl4co.models.zoo.l2d import features
 from rl4co.models.zoo.l2d.decoder import L2DDecoder
 from rl4co.models.zoo.l2d.features import Shop, observe
-from tests.learning import cost_ratio, train_steps
+from tests.learning import choose_at_random_, cost_ratio, train_steps
 
 TINY = {"embed_dim": 16, "num_heads": 2, "feedforward_hidden": 16}
 ENVS = {"jssp": JSSPEnv, "fjsp": FJSPEnv}
@@ -365,28 +365,31 @@ def test_saving_and_loading(cls, tmp_path):
 @pytest.mark.learning
 @pytest.mark.parametrize("name", ENVS)
 def test_learns_from_whole_schedules(name, require):
-    env = make_env(name)
+    env = make_env(name, 5, 3)
     torch.manual_seed(0)
     model = L2DModel(
         env, baseline="shared", num_samples=4, policy_kwargs=TINY, reward_scale="scale", seed=1
     )
-    ratio = cost_ratio(model, lambda: train_steps(model, 40, 32, 3e-3), num_samples=4)
-    require("makespan after / before", ratio, below=0.98)
+    actor = model.policy.decoder.actor
+    choose_at_random_(actor.score, actor.score_wait)
+    ratio = cost_ratio(model, lambda: train_steps(model, 30, 32, 3e-3), num_samples=4)
+    require("makespan after / before", ratio, below=0.96)
 
 
 @pytest.mark.learning
-@pytest.mark.parametrize("name", ENVS)
-def test_learns_from_single_steps(name, require):
+def test_learns_from_single_steps(require):
     # Six jobs: with three there is mostly one that can start.
-    env = make_env(name, 6, 3, stepwise_reward=True)
+    env = make_env("jssp", 6, 3, stepwise_reward=True)
     torch.manual_seed(0)
     model = L2DPPOModel(
         env, policy_kwargs=TINY, reward_scale="scale", normalize_adv=True, gamma=1.0, seed=1
     )
+    actor = model.policy.decoder.actor
+    choose_at_random_(actor.score, actor.score_wait)
 
     def train() -> None:
         optimizer = torch.optim.Adam(model.policy.parameters(), lr=3e-3)
-        for step in range(7):
+        for step in range(12):
             model.collect(env.generator(32, rng=derive_generator("train", step)), step)
             for _ in range(3):
                 for rows in torch.randperm(len(model.buffer)).split(256):
