@@ -71,8 +71,8 @@ class CriticNetwork(NamesArguments, nn.Module):
 
         A new value head starts near zero, wherever the rewards are. Until it has come all the way,
         every solution looks worse than expected, and the policy learns to avoid whatever it did.
-        The shift is that of the value head's last bias; heads that do not end in a linear layer
-        with a bias, and customized critics, are left alone.
+        The shift is that of the value head's last bias. Heads that do not end in a linear layer
+        with a bias, heads whose bias does not learn, and customized critics are left alone.
 
         Args:
             td: State after reset, batch `[B]`.
@@ -80,8 +80,9 @@ class CriticNetwork(NamesArguments, nn.Module):
         """
         head = self.value_head
         last = head[-1] if isinstance(head, nn.Sequential) and len(head) else head
-        if not self.customized and isinstance(last, nn.Linear) and last.bias is not None:
-            last.bias.add_(global_mean(reward) - global_mean(self(td).to(reward.dtype)))
+        bias = last.bias if isinstance(last, nn.Linear) and not self.customized else None
+        if bias is not None and bias.requires_grad:
+            bias.add_(global_mean(reward) - global_mean(self(td).to(reward.dtype)))
 
 
 def create_critic_from_actor(

@@ -13,6 +13,7 @@ from rl4co.decoding.rollout import random_policy
 from rl4co.envs import ATSPEnv, FFSPEnv
 from rl4co.models import MatNet, MultiStageFFSPPolicy, load_pretrained
 from tests.learning import cost_ratio, train_steps
+from tests.numerics import assert_same_gradients
 
 TINY = {"embed_dim": 16, "num_heads": 2, "feedforward_hidden": 16, "num_encoder_layers": 2}
 
@@ -85,6 +86,7 @@ def test_instances_do_not_depend_on_batch_mates(env, policy):
         )
 
 
+@pytest.mark.numerical
 def test_replay_is_step_by_step(env, policy):
     td = env.reset(env.generator(3, rng=torch.Generator().manual_seed(1)))
     slow = copy.deepcopy(policy)
@@ -99,8 +101,7 @@ def test_replay_is_step_by_step(env, policy):
     )
     for out in outs:
         (out["log_likelihood"] * torch.linspace(-1, 1, 9)).sum().backward()
-    for ours, theirs in zip(policy.parameters(), slow.parameters(), strict=True):
-        torch.testing.assert_close(ours.grad, theirs.grad, atol=1e-4, rtol=1e-3)
+    assert_same_gradients(policy, slow)
 
 
 def test_saving_and_loading(env, policy, tmp_path):

@@ -20,6 +20,7 @@ from torch import nn
 from rl4co.core.errors import ConfigError
 from rl4co.envs import CVRPEnv, TSPEnv
 from rl4co.models import AMPPO, PPO, AttentionModelPolicy, RL4COLitModule
+from rl4co.models.rl.critic import CriticNetwork
 from rl4co.models.rl.inner_loop import count_mini_batches, split_evenly
 from rl4co.models.rl.losses import (
     clipped_surrogate_loss,
@@ -68,14 +69,16 @@ def fit(model: Any, folder: Path, **options: Any) -> RL4COTrainer:
 
 
 class Updates(Callback):
-    """Keeps the norm of the gradient that each update starts from."""
+    """Keeps the norm of the gradient and the weights that each update starts from."""
 
     def __init__(self) -> None:
         self.norms: list[float] = []
+        self.weights: list[torch.Tensor] = []
 
     def on_before_optimizer_step(self, trainer, model, optimizer):
         gradients = [p.grad.flatten() for p in model.parameters() if p.grad is not None]
         self.norms.append(float(torch.cat(gradients).norm()))
+        self.weights.append(nn.utils.parameters_to_vector(model.parameters()).clone())
 
 
 # ---------------------------------------------------------------- pure functions
@@ -350,9 +353,8 @@ def test_gradients_are_clipped(max_grad_norm, tmp_path):
         max_grad_norm=max_grad_norm, ppo_epochs=1, mini_batch_size=1.0,
         optimizer="SGD", optimizer_kwargs={"lr": 1.0},
     )  # fmt: skip
-    before = nn.utils.parameters_to_vector(model.parameters()).clone()
     fit(model, tmp_path, limit_train_batches=1, callbacks=[seen])
-    far = float((nn.utils.parameters_to_vector(model.parameters()) - before).norm())
+    far = float((nn.utils.parameters_to_vector(model.parameters()) - seen.weights[0]).norm())
     assert seen.norms[0] > 1e-2
     assert far == pytest.approx(seen.norms[0] if max_grad_norm is None else 1e-3, rel=1e-3)
 
@@ -438,7 +440,6 @@ def test_scaled_gradients_are_clipped_unscaled(tmp_path):
     seen = Updates()
     settings = {"ppo_epochs": 1, "mini_batch_size": 1.0, "optimizer": "SGD"}
     model = make_model(max_grad_norm=1e-3, optimizer_kwargs={"lr": 1.0}, **settings)
-    before = nn.utils.parameters_to_vector(model.parameters()).clone()
     scaler = torch.amp.GradScaler("cpu", init_scale=1024.0)
     plugin = MixedPrecision("16-mixed", "cpu", scaler)
     plugin.precision = "bf16-mixed"  # the scaler with a type that this processor computes with
@@ -446,7 +447,7 @@ def test_scaled_gradients_are_clipped_unscaled(tmp_path):
         tmp_path, precision=None, plugins=[plugin], callbacks=[seen], limit_train_batches=1
     )
     trainer.fit(model)
-    far = float((nn.utils.parameters_to_vector(model.parameters()) - before).norm())
+    far = float((nn.utils.parameters_to_vector(model.parameters()) - seen.weights[0]).norm())
     assert far == pytest.approx(1e-3, rel=1e-2)
 
 
@@ -552,6 +553,22 @@ def test_checkpoint_is_loaded_without_code(tmp_path):
     assert all(torch.equal(loaded.state_dict()[k], v) for k, v in model.state_dict().items())
 
 
+def test_values_start_at_the_mean_reward(tmp_path, monkeypatch):
+    """Before the first update of a trainer, and never again."""
+    seen: list[tuple[float, float]] = []
+    center = CriticNetwork.center_
+
+    def watched(critic, td, reward):
+        center(critic, td, reward)
+        with torch.no_grad():
+            seen.append((float(critic(td).mean()), float(reward.mean())))
+
+    monkeypatch.setattr(CriticNetwork, "center_", watched)
+    fit(make_model(), tmp_path, max_epochs=2, limit_train_batches=2)
+    ((value, reward),) = seen
+    assert value == pytest.approx(reward, abs=1e-4)
+
+
 # ---------------------------------------------------------------- learning
 
 
@@ -612,6 +629,7 @@ def test_gradients_are_those_of_the_joint_batch(processes):
     locs = torch.cat([first["batch"], second["batch"]])
     assert len(locs.flatten(1).unique(dim=0)) == 12
     solutions = model.solve(model.env.generator(12).set("locs", locs), 0)
+    model.critic.center_(solutions.td, solutions.reward)
     model.calculate_loss(solutions)["loss"].backward()
     for name, weight in model.named_parameters():
         if weight.grad is not None:
