@@ -421,4 +421,4 @@ def test_training_improves_and_strategies_differ(require):
 
     one = held_out.copy().update({"strategy": torch.zeros(256, dtype=torch.int64)})
     gain = best_of_eight(held_out) - best_of_eight(one)
-    require("gain by different strategies", gain, above=0.005)
+    require("gain by different strategies", gain, above=0.002)
