@@ -578,7 +578,7 @@ def test_values_start_at_the_mean_reward(tmp_path, monkeypatch):
     [
         (TSPEnv, 20, {}, "32-true", 0.8),
         (TSPEnv, 20, {"normalize_adv": True}, "bf16-mixed", 0.8),
-        (CVRPEnv, 30, {"normalize_adv": True}, "32-true", 0.9),
+        (CVRPEnv, 30, {"normalize_adv": True}, "32-true", 0.93),
     ],
     ids=["tsp", "tsp-bf16", "cvrp"],
 )
