@@ -405,7 +405,7 @@ def test_defaults():
 
 @pytest.mark.learning
 def test_training_improves_and_strategies_differ(require):
-    """Eight strategies get better, and their best better than eight samples of one of them."""
+    """Eight strategies get better, and the first is not the best of them everywhere."""
     torch.manual_seed(0)
     env = TSPEnv(generator_params={"num_loc": 10})
     settings = {**SMALL, "embed_dim": 32, "num_heads": 4, "poly_layer_dim": 32}
@@ -415,10 +415,11 @@ def test_training_improves_and_strategies_differ(require):
     held_out = env.reset(env.generator(256, rng=derive_generator("held out")))
 
     @torch.no_grad()
-    def best_of_eight(state) -> float:
+    def best_of_eight(state) -> Tensor:
         out = model.policy(state, env, decode_type="greedy", num_samples=8)
-        return float(unbatchify(out["reward"], 8).amax(1).mean())
+        return unbatchify(out["reward"], 8).amax(1)
 
     one = held_out.copy().update({"strategy": torch.zeros(256, dtype=torch.int64)})
-    gain = best_of_eight(held_out) - best_of_eight(one)
-    require("gain by different strategies", gain, above=0.002)
+    better = best_of_eight(held_out) > best_of_eight(one) + 1e-4
+    require("share of instances that other strategies solve better", float(better.float().mean()),
+            above=0.03)  # fmt: skip
