@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 
-from torch import nn
+from torch import Tensor, nn
 
 from rl4co.core.errors import ConfigError, UnknownNameError, UnsupportedError
 from rl4co.core.ops import unbatchify
