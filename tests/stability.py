@@ -19,6 +19,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 REPOSITORY = Path(__file__).resolve().parent.parent
@@ -107,7 +108,9 @@ def margin_table(measured: Path) -> Table:
         cells = [f"{x:.3f}" for x in (mean, deviation, worst)]
         relation = f"{'<' if below else '>'} {bound:g}"
         colour = "" if off >= ENOUGH else "[yellow]"
-        rows.append((off, [test, what, str(len(found)), *cells, relation, f"{colour}{off:.1f}"]))
+        rows.append(
+            (off, [escape(test), what, str(len(found)), *cells, relation, f"{colour}{off:.1f}"])
+        )
     for _, row in sorted(rows):
         table.add_row(*row)
     return table
@@ -134,7 +137,7 @@ def main() -> int:
         return 0
     table = Table("failed", "under")
     for test, settings in failed.items():
-        table.add_row(test, "\n".join(settings))
+        table.add_row(escape(test), "\n".join(settings))
     console.print(table)
     return 1
 
