@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import statistics
 import subprocess
@@ -99,12 +100,14 @@ def margin_table(measured: Path) -> Table:
     table = Table(
         "test", "measured", "runs", "mean", "deviation", "worst", "bound", "deviations off"
     )
+    table.columns[0].overflow = "fold"
     rows = []
     for (test, what, bound, below), found in values.items():
         mean = statistics.mean(found)
         deviation = statistics.stdev(found) if len(found) > 1 else 0.0
         worst = max(found) if below else min(found)
-        off = abs(bound - mean) / deviation if deviation else float("inf")
+        room = bound - mean if below else mean - bound
+        off = room / deviation if deviation else math.copysign(math.inf, room)
         cells = [f"{x:.3f}" for x in (mean, deviation, worst)]
         relation = f"{'<' if below else '>'} {bound:g}"
         colour = "" if off >= ENOUGH else "[yellow]"
