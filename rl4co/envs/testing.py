@@ -14,7 +14,7 @@ from rl4co.core.registry import ENVS
 from rl4co.envs.base import RL4COEnvBase
 
 #: Arguments of generators that set the size of an instance; a generator has one of them at most.
-SIZE_ARGUMENTS = ("num_loc", "num_job", "num_jobs", "num_items")
+SIZE_ARGUMENTS = ("num_loc", "num_job", "num_jobs", "num_items", "grid_size")
 
 
 def make_sized_env(name: str, size: int, **kwargs: Any) -> RL4COEnvBase:
