@@ -34,10 +34,13 @@ class Registry(Mapping[str, T], Generic[T]):
         kind: What the entries are, for messages.
         packages: Packages whose sub-modules are the candidates.
         group: Entry-point group for third-party components.
+        folders: Whether sub-packages are candidates; otherwise only files are.
     """
 
-    def __init__(self, kind: str, packages: tuple[str, ...], group: str) -> None:
-        self.kind, self.packages, self.group = kind, packages, group
+    def __init__(
+        self, kind: str, packages: tuple[str, ...], group: str, folders: bool = True
+    ) -> None:
+        self.kind, self.packages, self.group, self.folders = kind, packages, group, folders
         self._entries: dict[str, T] = {}
 
     def register(self, name: str) -> Callable[[D], D]:
@@ -117,7 +120,7 @@ class Registry(Mapping[str, T], Generic[T]):
             spec = find_spec(package)  # imports the parents of a package, not the package itself
             for folder in (spec.submodule_search_locations or ()) if spec else ():
                 for module in pkgutil.iter_modules([folder]):
-                    if not module.name.startswith("_"):
+                    if not module.name.startswith("_") and (self.folders or not module.ispkg):
                         path = Path(folder) / module.name
                         file = path / "__init__.py" if module.ispkg else path.with_suffix(".py")
                         found[module.name] = (f"{package}.{module.name}", file)
@@ -138,4 +141,7 @@ ENVS: Registry[Any] = Registry(
 )
 EMBEDDINGS: Registry[Any] = Registry("embedding", ("rl4co.models.embeddings",), "rl4co.embeddings")
 MODELS: Registry[Any] = Registry("model", ("rl4co.models.zoo",), "rl4co.models")
-SOLVERS: Registry[Any] = Registry("solver", ("rl4co.solvers",), "rl4co.solvers")
+SOLVERS: Registry[Any] = Registry("solver", ("rl4co.solvers",), "rl4co.solvers", folders=False)
+FORMULATIONS: Registry[Any] = Registry(
+    "formulation", ("rl4co.solvers.formulations",), "rl4co.formulations"
+)
