@@ -1,9 +1,9 @@
 """Decap placement with several ports: DevFormer against random search and the genetic algorithm.
 
 The paper's table (both objectives), its figure (score against the number of decaps, trained with
-20) and the score against the number of rewards that were computed. All methods meet the same instances
-of the simulated chip, so scores compare with each other and not with those of the paper. What is
-done is stored at once, so an interrupted run goes on where it was.
+20) and the score against the number of rewards that were computed. All methods meet the same
+instances of the simulated chip, so scores compare with each other and not with those of the paper.
+What is done is stored at once, so an interrupted run goes on where it was.
 
     python -m benchmarks.eda                      # 10 minutes per training, about two hours
     python -m benchmarks.eda --budget 0.05 --seeds 1 --instances 4 --results /tmp/eda  # a look
