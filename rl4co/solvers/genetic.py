@@ -25,7 +25,7 @@ from rl4co.solvers._evolution import (
 )
 
 
-@register_solver("genetic", problems=("dpp", "mdpp"), priority=HEURISTIC - 1, on_request=("ffsp",))
+@register_solver("genetic", problems=("dpp", "mdpp", "ffsp"), priority=HEURISTIC - 1)
 def genetic(
     env: RL4COEnvBase,
     td: TensorDictBase,

@@ -19,7 +19,7 @@ from rl4co.solvers._evolution import Budget, best_genomes, formulation_function,
 INERTIA, OWN_PULL, SWARM_PULL = 0.7, 1.5, 1.5
 
 
-@register_solver("particle_swarm", problems=(), priority=HEURISTIC - 2, on_request=("ffsp",))
+@register_solver("particle_swarm", problems=("ffsp",), priority=HEURISTIC - 2)
 def particle_swarm(
     env: RL4COEnvBase,
     td: TensorDictBase,
