@@ -175,8 +175,9 @@ def solver_row(
 def run(arguments: argparse.Namespace, record: trainings.Record) -> None:
     """All rows that are not there yet: each method once, then more seeds of the best two."""
     for objective in OBJECTIVES:
-        for seed in range(arguments.seed, arguments.seed + arguments.seeds):
-            for method in SOLVERS_SHOWN:
+        for method, (solver, _) in SOLVERS_SHOWN.items():
+            seeds = arguments.seeds if "seed" in SOLVERS[solver].options else 1
+            for seed in range(arguments.seed, arguments.seed + seeds):
                 _add_row(record, solver_row, objective, method, seed, arguments)
         for method in arguments.methods:
             _add_row(record, train_row, objective, method, arguments.seed, arguments)

@@ -24,6 +24,8 @@ from torch import Tensor
 from rl4co.envs.eda._chip import Chip
 from rl4co.kernels import are_enabled, compiled, run_in_chunks
 
+#: Ohms through which no current flows that a float could hold: as good as no decap.
+NO_DECAP = 1e12
 #: Numbers in the matrices that are solved at once (a row has F · K²), which bounds the memory.
 _SOLVED_AT_ONCE = 2**23
 
@@ -73,13 +75,10 @@ def _solve_rows(
     impedance: Tensor, decap: Tensor, weight: Tensor, cells: Tensor, counted: Tensor, ports: Tensor
 ) -> Tensor:
     measured = ports.clamp_min(0)  # [R, P]
-    both = counted.unsqueeze(-1) & counted.unsqueeze(-2)  # [R, K, K]
-    among = impedance[:, cells.unsqueeze(-1), cells.unsqueeze(-2)] * both  # [F, R, K, K]
-    # A decap that does not count has a row of its own and talks to nobody.
-    diagonal = torch.where(counted, decap.view(-1, 1, 1), 1.0)  # [F, R, K]
-    among = among + torch.diag_embed(diagonal)
+    among = impedance[:, cells.unsqueeze(-1), cells.unsqueeze(-2)]  # [F, R, K, K]
+    loads = torch.where(counted, decap.view(-1, 1, 1), NO_DECAP)  # [F, R, K]
+    among.diagonal(dim1=-2, dim2=-1).add_(loads)  # a copy of the chip's numbers, so in place
     across = impedance[:, cells.unsqueeze(-1), measured.unsqueeze(-2)]  # [F, R, K, P]
-    across = across * counted.unsqueeze(-1)
     # The real part of a passive network is positive definite, so there is nothing to check.
     currents = torch.linalg.solve_ex(among, across, check_errors=False).result
     before = impedance[:, measured, measured]  # [F, R, P]
