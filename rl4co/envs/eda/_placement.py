@@ -28,39 +28,46 @@ DECAP_SHARE, KEEPOUT_SHARE = 5, 2
 class PlacementGenerator(Generator):
     """Probing ports and keep-outs, drawn uniformly from the cells of a chip; none twice.
 
+    The chip is simulated unless files are given.
+
     Args:
         min_loc: Smallest coordinate.
         max_loc: Where the longer side of the grid ends; the last cell lies a cell before it.
         num_keepout_min: Fewest keep-outs.
-        num_keepout_max: Most keep-outs (inclusive); None: half of the cells.
-        max_decaps: Decaps to be placed; None: a fifth of the cells.
-        min_decaps: If given, each instance has its own number of decaps, drawn between this and
-            `max_decaps` (inclusive).
-        data_dir: Folder of the published files. None simulates the chip, and so do all of these.
+        num_keepout_max: Most keep-outs (inclusive); None: half of the cells, 50 of 100.
+        max_decaps: Decaps to be placed; None: a fifth of the cells, 20 of 100.
+        data_dir: Folder of the published files.
         chip_file: Impedances of another chip, see :func:`rl4co.envs.eda._chip.read_chip`.
         decap_file: Impedances of another decap.
         freq_file: Frequencies of these.
         url: Nothing is downloaded here; refused.
+        min_decaps: If given, each instance has its own number of decaps, drawn between this and
+            `max_decaps` (inclusive).
         grid_size: Rows and columns of the chip, or one number for both; None: 10, or those of the
             file.
-        ports: Most probing ports of an instance.
+
+    Attributes:
+        chip: The chip.
+        num_probes_max: Most probing ports of an instance.
     """
+
+    num_probes_max: int = 1
 
     def __init__(
         self,
-        min_loc: float,
-        max_loc: float,
-        num_keepout_min: int,
-        num_keepout_max: int | None,
-        max_decaps: int | None,
-        min_decaps: int | None,
-        data_dir: str | Path | None,
-        chip_file: str | Path | None,
-        decap_file: str | Path | None,
-        freq_file: str | Path | None,
-        url: str | None,
-        grid_size: int | tuple[int, int] | None,
-        ports: int,
+        min_loc: float = 0.0,
+        max_loc: float = 1.0,
+        num_keepout_min: int = 1,
+        num_keepout_max: int | None = None,
+        max_decaps: int | None = None,
+        data_dir: str | Path | None = None,
+        chip_file: str | Path | None = None,
+        decap_file: str | Path | None = None,
+        freq_file: str | Path | None = None,
+        url: str | None = None,
+        *,
+        min_decaps: int | None = None,
+        grid_size: int | tuple[int, int] | None = None,
     ) -> None:
         check_interval("loc", min_loc, max_loc)
         if url is not None:
@@ -87,12 +94,12 @@ class PlacementGenerator(Generator):
             raise ConfigError(
                 f"expected 1 <= min_decaps <= max_decaps, got {min_decaps} and {self.max_decaps}"
             )
-        free = cells - ports - self.num_keepout_max
+        free = cells - self.num_probes_max - self.num_keepout_max
         if free < self.max_decaps:
             raise ConfigError(
                 f"expected {self.max_decaps} cells or more for the decaps, got {free}: {cells} "
-                f"less {self.num_keepout_max} keep-outs and {ports} probing ports; lower "
-                "num_keepout_max or max_decaps"
+                f"less {self.num_keepout_max} keep-outs and {self.num_probes_max} probing ports; "
+                "lower num_keepout_max or max_decaps"
             )
 
     def _board(
@@ -268,14 +275,12 @@ class PlacementEnv(RL4COEnvBase):
         decaps = torch.zeros_like(state["keepout"], dtype=torch.int64).scatter_add(
             -1, actions, counted.long()
         )  # [*B, N], how many each cell has
-        wanted = torch.as_tensor(self._decaps_of(state), device=actions.device)
+        missing = counted.sum(-1, keepdim=True) != self._decaps_of(state)  # [*B, 1]
         after = ~counted & (decaps.gather(-1, actions) == 0)  # [*B, T]
         return {
             "no decap is on a keep-out or probing port": ((decaps > 0) & state["keepout"]).any(-1),
             "no cell has two decaps": (decaps > 1).any(-1),
-            "max_decaps decaps are placed": counted.sum(-1) != wanted.squeeze(-1)
-            if wanted.dim()
-            else counted.sum(-1) != wanted,
+            "max_decaps decaps are placed": missing.squeeze(-1),
             "nothing is placed after the last decap": after.any(-1),
         }
 
@@ -283,8 +288,7 @@ class PlacementEnv(RL4COEnvBase):
         mask = instance["action_mask"]
         num_cells = mask.shape[-1]
         free = (mask & ~port_mask(instance["probe"], num_cells)).sum(-1)  # [*B]
-        wanted = torch.as_tensor(self._decaps_of(instance), device=mask.device)
-        wanted = wanted.squeeze(-1) if wanted.dim() else wanted  # [*B] or []
+        wanted = (self._decaps_of(instance) * torch.ones_like(free).unsqueeze(-1)).squeeze(-1)
         most = self._decaps_on(num_cells)
         return {
             "there are as many cells as the chip has": torch.full_like(
@@ -292,7 +296,7 @@ class PlacementEnv(RL4COEnvBase):
             ),
             "max_decaps is at least 1 and at most that of the environment": (
                 (wanted < 1) | (wanted > most)
-            ).expand(free.shape),
+            ),
             "there are free cells for max_decaps decaps besides keep-outs and probing ports": free
             < wanted,
         }

@@ -13,8 +13,9 @@ from rl4co.core.errors import ConfigError, InvalidInstanceError, UnknownNameErro
 from rl4co.data import save_tensordict_to_npz
 from rl4co.data.generate import generate_env_data
 from rl4co.envs import DPPEnv, DPPGenerator, MDPPEnv, MDPPGenerator, get_env
-from rl4co.envs.eda._scores import placement_scores, score_by_solve
+from rl4co.envs.eda._scores import eliminate, placement_scores, score_by_solve
 from rl4co.envs.generator import Generator
+from rl4co.models import AttentionModelPolicy
 from rl4co.utils.decoding import random_policy, rollout
 
 ENVS = [DPPEnv, MDPPEnv]
@@ -74,6 +75,29 @@ def test_both_roads_agree():
     # What does not count is as if it were not there.
     few = placement_scores(env.chip, cells[:1, :5], counted[:1, :5], arguments[3][:1])
     torch.testing.assert_close(placement_scores(*arguments)[:1], few)
+
+
+def test_the_compiled_loop_is_plain_python_too():
+    env = DPPEnv(max_decaps=2)
+    cells, ports = np.array([[3, -1], [40, 41]]), np.array([[9, -1], [50, 60]])
+    outs = [np.empty((2, 2), dtype=np.float32) for _ in range(2)]
+    eliminate(*env.chip.arrays(), cells, ports, outs[0])
+    with kernels.disabled():
+        eliminate(*env.chip.arrays(), cells, ports, outs[1])
+    assert outs[0][0, 1] == 0
+    np.testing.assert_allclose(outs[0], outs[1], rtol=1e-5)
+
+
+def test_conversions_made_without_gradients_serve_in_training():
+    """Policies decode in inference mode, whose tensors must not reach later training steps."""
+    env = DPPEnv(generator_params={"grid_size": 4})
+    policy = AttentionModelPolicy(env_name="dpp", embed_dim=16, num_heads=2)
+    td = env.reset(batch_size=3)
+    with kernels.disabled():
+        with torch.no_grad():
+            policy(td, env, decode_type="greedy")
+        out = policy(td, env)
+        (out["log_likelihood"] * out["reward"]).sum().backward()
 
 
 def test_more_decaps_are_better_and_nearer_ones_help_more():

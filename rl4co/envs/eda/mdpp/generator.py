@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -22,16 +22,9 @@ class MDPPGenerator(PlacementGenerator):
         num_keepout_max: Most keep-outs (inclusive); None: half of the cells, 50 of 100.
         num_probes_min: Fewest probing ports.
         num_probes_max: Most probing ports (inclusive).
-        max_decaps: Decaps to be placed; None: a fifth of the cells, 20 of 100.
-        min_decaps: If given, each instance has its own number of decaps, drawn between this and
-            `max_decaps` (inclusive).
-        data_dir: Folder of the published files. None simulates the chip, and so do all of these.
-        chip_file: Impedances of another chip, see :func:`rl4co.envs.eda._chip.read_chip`.
-        decap_file: Impedances of another decap.
-        freq_file: Frequencies of these.
-        url: Nothing is downloaded here; refused.
-        grid_size: Rows and columns of the chip, or one number for both; None: 10, or those of the
-            file.
+        grid_size: Rows and columns of the chip, or one number for both.
+        kwargs: `max_decaps` and further arguments of
+            :class:`rl4co.envs.eda._placement.PlacementGenerator`.
 
     Returns:
         `locs [*B, N, 2]`, `probe [*B, N]` (True at ports), `action_mask [*B, N]`, and with
@@ -46,26 +39,19 @@ class MDPPGenerator(PlacementGenerator):
         num_keepout_max: int | None = None,
         num_probes_min: int = 2,
         num_probes_max: int = 5,
-        max_decaps: int | None = None,
-        data_dir: str | Path | None = None,
-        chip_file: str | Path | None = None,
-        decap_file: str | Path | None = None,
-        freq_file: str | Path | None = None,
-        url: str | None = None,
         *,
-        min_decaps: int | None = None,
         grid_size: int | tuple[int, int] | None = None,
+        **kwargs: Any,
     ) -> None:
         if not 1 <= num_probes_min <= num_probes_max:
             raise ConfigError(
                 f"expected 1 <= num_probes_min <= num_probes_max, got {num_probes_min} and "
                 f"{num_probes_max}"
             )
-        super().__init__(
-            min_loc, max_loc, num_keepout_min, num_keepout_max, max_decaps, min_decaps, data_dir,
-            chip_file, decap_file, freq_file, url, grid_size, ports=num_probes_max,
-        )  # fmt: skip
         self.num_probes_min, self.num_probes_max = num_probes_min, num_probes_max
+        super().__init__(
+            min_loc, max_loc, num_keepout_min, num_keepout_max, grid_size=grid_size, **kwargs
+        )
 
     def _generate(self, batch_size: torch.Size, rng: torch.Generator | None) -> TensorDict:
         ports = self._integers(batch_size, self.num_probes_min, self.num_probes_max, rng)
