@@ -165,9 +165,10 @@ def _draw_curves(
         row, col = divmod(port, chip.grid.cols)
         style: dict[str, Any] = {"color": colors[index % len(colors)], "linewidth": 1.5}
         name = f"port ({row}, {col})"
-        ax.plot(gigahertz, old, **{**style, "alpha": 0.55}, linestyle=(0, (4, 2)),
-                label=name if after is None else None)  # fmt: skip
-        if after is not None:
+        if after is None:
+            ax.plot(gigahertz, old, **style, label=name)
+        else:
+            ax.plot(gigahertz, old, **style, alpha=0.55, linestyle=(0, (4, 2)))
             ax.plot(gigahertz, after[index], **style, label=name)
     ax.set_xscale("log")
     ax.set_yscale("log")
