@@ -21,6 +21,7 @@ from rl4co.core.registry import ENVS
 from rl4co.data.io import save_tensordict_to_npz
 from rl4co.envs import get_env
 from rl4co.envs.base import PHASE_SEEDS, RL4COEnvBase
+from rl4co.envs.testing import size_argument
 
 #: Problems of the paper's main benchmark, `problem="all"`.
 DEFAULT_PROBLEMS: tuple[str, ...] = ("tsp", "cvrp", "pctsp", "op", "pdp", "atsp")
@@ -33,7 +34,7 @@ def generate_env_data(
     graph_size: int | None = None,
     *,
     seed: int | None = None,
-    size_param: str = "num_loc",
+    size_param: str | None = None,
     generator_params: Mapping[str, Any] | None = None,
 ) -> TensorDict:
     """Instances of a problem.
@@ -43,13 +44,15 @@ def generate_env_data(
         dataset_size: Number of instances.
         graph_size: Size of an instance; None leaves it to `generator_params`.
         seed: Seed of the instances; None draws from torch's global generator.
-        size_param: Argument of the generator that sets the size.
+        size_param: Argument of the generator that sets the size; None: its `num_loc`, `num_job`,
+            `grid_size` or the like.
         generator_params: Further arguments of the generator.
 
     Returns:
         Instances with batch size `[dataset_size]`.
     """
-    size = {} if graph_size is None else {size_param: graph_size}
+    argument = size_param or size_argument(env_type) or "num_loc"
+    size = {} if graph_size is None else {argument: graph_size}
     env = get_env(env_type, generator_params={**size, **(generator_params or {})})
     rng = None if seed is None else torch.Generator().manual_seed(seed)
     return env.generator(dataset_size, rng=rng)
@@ -66,7 +69,7 @@ def generate_dataset(
     seed: int = PHASE_SEEDS["test"],
     *,
     exist_ok: bool = False,
-    size_param: str = "num_loc",
+    size_param: str | None = None,
     generator_params: Mapping[str, Any] | None = None,
 ) -> list[Path]:
     """Writes one file for each problem and size.
@@ -82,7 +85,7 @@ def generate_dataset(
         overwrite: Whether existing files are replaced.
         seed: Seed of the instances, the same for every file.
         exist_ok: Whether existing files are kept as they are instead of being an error.
-        size_param: Argument of the generators that sets the size.
+        size_param: Argument of the generators that sets the size; None: each one's own.
         generator_params: Further arguments of the generators.
 
     Returns:

@@ -14,7 +14,7 @@ from rl4co.core.registry import ENVS
 from rl4co.envs.base import RL4COEnvBase
 
 #: Arguments of generators that set the size of an instance; a generator has one of them at most.
-SIZE_ARGUMENTS = ("num_loc", "num_job", "num_jobs", "num_items")
+SIZE_ARGUMENTS = ("num_loc", "num_job", "num_jobs", "num_items", "grid_size")
 
 
 def make_sized_env(name: str, size: int, **kwargs: Any) -> RL4COEnvBase:
@@ -25,10 +25,18 @@ def make_sized_env(name: str, size: int, **kwargs: Any) -> RL4COEnvBase:
         size: Number of nodes, jobs or items. Problems that come in one size only keep it.
         kwargs: Further arguments of the environment.
     """
-    cls = ENVS[name]
-    accepted = inspect.signature(cls.generator_cls.__init__).parameters
-    params = {argument: size for argument in SIZE_ARGUMENTS if argument in accepted}
-    return cls(generator_params=params, **kwargs)
+    argument = size_argument(name)
+    return ENVS[name](generator_params={} if argument is None else {argument: size}, **kwargs)
+
+
+def size_argument(name: str) -> str | None:
+    """Argument of the generator that sets the size of an environment's instances, if there is one.
+
+    Args:
+        name: Name of the environment.
+    """
+    accepted = inspect.signature(ENVS[name].generator_cls.__init__).parameters
+    return next((argument for argument in SIZE_ARGUMENTS if argument in accepted), None)
 
 
 def generate_env_data(env: str, size: int, batch_size: int) -> tuple[RL4COEnvBase, TensorDict]:

@@ -37,7 +37,7 @@ class TorchRLMode(ProblemHooks, EnvBase):
         if tensordict is None:
             return self._torchrl_state(self.generate(self.batch_size))
         keys = set(tensordict.keys())
-        if "action_mask" not in keys and self.schema.required_keys(keys) <= keys:
+        if "i" not in keys and self.schema.required_keys(keys) <= keys:
             if self.check_instance:
                 self.check_instances(tensordict)
             return self._torchrl_state(tensordict)

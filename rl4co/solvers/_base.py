@@ -174,7 +174,7 @@ def _reset(env: RL4COEnvBase, instances: TensorDictBase) -> TensorDict:
             f"expected instances with one batch axis, got batch {list(instances.batch_size)}; "
             "flatten the batch, or unsqueeze(0) a single instance"
         )
-    if "action_mask" not in instances.keys():
+    if "i" not in instances.keys():
         return env.reset(instances)
     # A state serves as well: its instance is still in it.
     if bool((instances["i"] > 0).any()):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from rl4co.core.lazy import lazy_attributes
 
 if TYPE_CHECKING:
-    pass
+    from rl4co.envs.eda.dpp import *
+    from rl4co.envs.eda.mdpp import *
 
 __getattr__, __dir__ = lazy_attributes(__name__, eager=(), packages=(__name__,))

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from rl4co.models.zoo.active_search import *
     from rl4co.models.zoo.am import *
     from rl4co.models.zoo.amppo import *
+    from rl4co.models.zoo.devformer import *
     from rl4co.models.zoo.eas import *
     from rl4co.models.zoo.ham import *
     from rl4co.models.zoo.l2d import *

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from rl4co.core.registry import FORMULATIONS
 from rl4co.solvers._orders import Jobs, Order, left_shifted
+from rl4co.solvers.formulations._flow_shop_genomes import FlowShopEncoding
 from rl4co.solvers.formulations._scheduling import (
     Rule,
     SchedulingFormulation,
@@ -76,6 +77,10 @@ class FFSPFormulation(SchedulingFormulation):
     def start(self, state: State, job: Tensor) -> Tensor:
         """Action j takes job j."""
         return job
+
+    def genomes(self, env: Any, td: TensorDictBase) -> FlowShopEncoding:
+        """Schedules as genomes."""
+        return FlowShopEncoding(env, td)
 
 
 def _operations(td: TensorDictBase) -> list[Jobs]:

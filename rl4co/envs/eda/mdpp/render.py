@@ -1,0 +1,40 @@
+"""Picture of one decap placement problem with several ports, each with its impedance."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from rl4co.envs.eda._picture import draw_placement
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from torch import Tensor
+
+    from rl4co.envs.eda._chip import Chip
+
+
+def render(
+    state: Mapping[str, Tensor],
+    actions: Tensor | None = None,
+    ax: Axes | None = None,
+    *,
+    chip: Chip,
+    reward_type: str = "minmax",
+    **options: Any,
+) -> Figure:
+    """Draws ports red, decaps blue with their order, keep-outs dark; and a curve for each port.
+
+    Args:
+        state: Single instance: a state without batch axis.
+        actions: Solution `[T]`, or None for the instance alone.
+        ax: Axes for the board alone; a new figure with board and curves if None.
+        chip: The chip of the environment.
+        reward_type: "minmax" or "meansum", for the score in the title.
+        options: See :func:`rl4co.envs.eda._picture.draw_placement`.
+
+    Returns:
+        The figure.
+    """
+    return draw_placement(state, actions, chip, objective=reward_type, ax=ax, **options)

@@ -1,0 +1,70 @@
+"""Particle swarm optimization: solutions fly towards the best that they and the swarm have seen.
+
+$$v \\leftarrow w v + c_1 r_1 (x^{own} - x) + c_2 r_2 (x^{swarm} - x), \\qquad x \\leftarrow x + v$$
+"""
+
+from __future__ import annotations
+
+import torch
+
+from tensordict import TensorDictBase
+from torch import Tensor
+
+from rl4co.core.errors import UnsupportedError
+from rl4co.envs.base import RL4COEnvBase
+from rl4co.solvers._base import register_solver
+from rl4co.solvers._evolution import Budget, best_genomes, formulation_function, make_rng
+
+#: Inertia, and pull towards the own and the swarm's best.
+INERTIA, OWN_PULL, SWARM_PULL = 0.7, 1.5, 1.5
+
+
+@register_solver("particle_swarm")
+def particle_swarm(
+    env: RL4COEnvBase,
+    td: TensorDictBase,
+    *,
+    max_runtime: float,
+    num_procs: int,
+    shots: int | None = None,
+    population: int | None = None,
+    seed: int | None = 0,
+) -> Tensor:
+    """Solutions by particle swarm optimization, all instances at once.
+
+    Args:
+        env: Environment with an encoding in its formulation that is made of numbers.
+        td: State after reset.
+        max_runtime: Seconds per instance; all instances share the sum.
+        num_procs: Not needed here.
+        shots: Solutions that are tried for each instance; None: as the encoding says.
+        population: Particles; None: as the encoding says.
+        seed: Seed of all choices; None draws from torch's global generator.
+
+    Returns:
+        Actions `[B, T]`.
+    """
+    encoding = formulation_function(env, "genomes", "particle_swarm")(env, td)
+    if encoding.upper is None:
+        raise UnsupportedError(
+            f"expected an encoding of {env.name} by numbers for a swarm, got labels; use genetic"
+        )
+    budget = Budget(encoding.shots if shots is None else shots, max_runtime * len(td))
+    rng = make_rng(seed, "particle_swarm", td.device)
+    place = encoding.draw(budget.take(population or encoding.population), rng)  # [B, P, L]
+    speed = torch.zeros_like(place)
+    own, own_rewards = place, encoding.score(place)  # [B, P]
+    while budget.take(place.shape[1]) == place.shape[1]:
+        swarm = best_genomes(own, own_rewards).unsqueeze(1)  # [B, 1, L]
+        pulls = torch.rand(2, *place.shape, generator=rng, device=place.device)
+        speed = (
+            INERTIA * speed
+            + OWN_PULL * pulls[0] * (own - place)
+            + SWARM_PULL * pulls[1] * (swarm - place)
+        )
+        place = (place + speed).clamp(0.0, encoding.upper * (1.0 - 1e-6))
+        rewards = encoding.score(place)
+        better = rewards > own_rewards
+        own = torch.where(better.unsqueeze(-1), place, own)
+        own_rewards = torch.where(better, rewards, own_rewards)
+    return encoding.decode(best_genomes(own, own_rewards))
