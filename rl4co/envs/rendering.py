@@ -144,7 +144,7 @@ def routing_axes(ax: Axes | None, points: np.ndarray) -> Axes:
         side = 5.0
         figure = Figure(figsize=(side, side * ratio + 0.5), layout="constrained")
         # Notebooks show figures by pyplot's hook; this shows ours without pyplot.
-        figure._repr_png_ = partial(_figure_png, figure)  # type: ignore[attr-defined]
+        figure._repr_png_ = partial(figure_png, figure)  # type: ignore[attr-defined]
         ax = figure.add_subplot()
     ax.set_aspect("equal", adjustable="box")
     ax.margins(0.07)
@@ -157,7 +157,8 @@ def routing_axes(ax: Axes | None, points: np.ndarray) -> Axes:
     return ax
 
 
-def _figure_png(figure: Figure) -> bytes:
+def figure_png(figure: Figure) -> bytes:
+    """The picture that a notebook shows."""
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", dpi=110)
     return buffer.getvalue()

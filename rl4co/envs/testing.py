@@ -13,8 +13,8 @@ from tensordict import TensorDict, TensorDictBase
 from rl4co.core.registry import ENVS
 from rl4co.envs.base import RL4COEnvBase
 
-#: Arguments of generators that set the size of an instance; a generator has one of them at most.
-SIZE_ARGUMENTS = ("num_loc", "num_job", "num_jobs", "num_items")
+#: Arguments of generators that set the size of an instance; a generator takes all that it has.
+SIZE_ARGUMENTS = ("num_loc", "num_job", "num_jobs", "num_items", "num_sets")
 
 
 def make_sized_env(name: str, size: int, **kwargs: Any) -> RL4COEnvBase:
