@@ -13,8 +13,8 @@ from tensordict import TensorDict, TensorDictBase
 from rl4co.core.registry import ENVS
 from rl4co.envs.base import RL4COEnvBase
 
-#: Arguments of generators that set the size of an instance; a generator takes all that it has.
-SIZE_ARGUMENTS = ("num_loc", "num_job", "num_jobs", "num_items", "num_sets")
+#: Arguments of generators that set the size of an instance; the first that a generator has counts.
+SIZE_ARGUMENTS = ("num_loc", "num_job", "num_jobs", "num_sets", "num_items")
 
 
 def make_sized_env(name: str, size: int, **kwargs: Any) -> RL4COEnvBase:
@@ -22,13 +22,13 @@ def make_sized_env(name: str, size: int, **kwargs: Any) -> RL4COEnvBase:
 
     Args:
         name: Name of the environment.
-        size: Number of nodes, jobs or items. Problems that come in one size only keep it.
+        size: Number of nodes, jobs, sets or items. Problems that come in one size only keep it.
         kwargs: Further arguments of the environment.
     """
     cls = ENVS[name]
     accepted = inspect.signature(cls.generator_cls.__init__).parameters
-    params = {argument: size for argument in SIZE_ARGUMENTS if argument in accepted}
-    return cls(generator_params=params, **kwargs)
+    params = [argument for argument in SIZE_ARGUMENTS if argument in accepted]
+    return cls(generator_params=dict.fromkeys(params[:1], size), **kwargs)
 
 
 def generate_env_data(env: str, size: int, batch_size: int) -> tuple[RL4COEnvBase, TensorDict]:

@@ -45,7 +45,7 @@ CASES = (
         },
         [1],
         reward=-6.0,
-    ),  # fmt: skip
+    ),
     Case("one location", {"locs": [[0.3, 0.7]], "to_choose": 1}, [0], reward=0.0),
     # Solutions
     Case("location twice", {"locs": SQUARE, "to_choose": 2}, [1, 1], violates=TWICE),

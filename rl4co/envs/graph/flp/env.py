@@ -33,8 +33,8 @@ class FLPEnv(SelectionEnv):
         | key | dtype | shape | meaning |
         |---|---|---|---|
         | `locs` | float32 | `[*B, N, 2]` | coordinates |
-        | `orig_distances` | float32 | `[*B, N, N]` | cost from facility (row) to customer (column) |
-        | `distances` | float32 | `[*B, N]` | cost from the nearest facility; at first, the largest |
+        | `orig_distances` | float32 | `[*B, N, N]` | cost of a facility (row) for a customer |
+        | `distances` | float32 | `[*B, N]` | cost of the nearest facility; first, the largest |
         | `chosen` | bool | `[*B, N]` | locations with a facility |
         | `to_choose` | int64 | `[*B]` | number of facilities |
         | `i` | int64 | `[*B, 1]` | number of steps taken |

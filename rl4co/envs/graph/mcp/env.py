@@ -124,6 +124,6 @@ class MCPEnv(SelectionEnv):
 
 
 def _without(weights: Tensor, items: Tensor) -> Tensor:
-    """Weights with 0 for some items, counted from 1; 0 is padding: `[*B, M], [*B, K]` → `[*B, M]`."""
+    """Weights with 0 for some items: `[*B, M], [*B, K]` → `[*B, M]`; items count from 1."""
     padded = torch.cat([weights[..., :1], weights], -1)  # [*B, M + 1], place 0 takes the padding
     return padded.scatter(-1, items.long(), 0.0)[..., 1:]
