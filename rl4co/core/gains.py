@@ -6,8 +6,12 @@ Pure functions of tensors. A greedy heuristic takes the largest gain; policies s
 from __future__ import annotations
 
 import torch
+import torch.nn.functional as F
 
 from torch import Tensor
+
+#: States of an instance up to which items are looked up; for more, a table of all items pays.
+FEW_STATES = 8
 
 
 def location_gains(distances: Tensor, matrix: Tensor) -> Tensor:
@@ -41,6 +45,11 @@ def coverage_gains(weights: Tensor, membership: Tensor) -> Tensor:
     Shapes:
         `[*B, Q, M], [*B, N, K]` → `[*B, Q, N]`
     """
+    if weights.shape[-2] <= FEW_STATES:
+        padded = F.pad(weights, (1, 0))  # [*B, Q, M + 1], no weight for padding
+        items = membership.long().flatten(-2).unsqueeze(-2)  # [*B, 1, N * K]
+        found = padded.gather(-1, items.expand(*weights.shape[:-1], -1))  # [*B, Q, N * K]
+        return found.unflatten(-1, membership.shape[-2:]).sum(-1)
     incidence = set_incidence(membership, weights.shape[-1], weights.dtype)  # [*B, N, M]
     return weights @ incidence.mT
 

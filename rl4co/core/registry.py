@@ -139,3 +139,6 @@ ENVS: Registry[Any] = Registry(
 EMBEDDINGS: Registry[Any] = Registry("embedding", ("rl4co.models.embeddings",), "rl4co.embeddings")
 MODELS: Registry[Any] = Registry("model", ("rl4co.models.zoo",), "rl4co.models")
 SOLVERS: Registry[Any] = Registry("solver", ("rl4co.solvers",), "rl4co.solvers")
+FORMULATIONS: Registry[Any] = Registry(
+    "formulation", ("rl4co.solvers.formulations",), "rl4co.formulations"
+)

@@ -248,7 +248,7 @@ def _send(layer: nn.Module, source: Tensor, target: Tensor, edges: Tensor) -> Te
 def _layers() -> Any:
     """The layers of PyTorch Geometric."""
     try:
-        import torch_geometric.nn as layers  # type: ignore[import-untyped]
+        import torch_geometric.nn as layers
     except ImportError as error:
         raise MissingDependencyError("torch_geometric", "graph") from error
     return layers
