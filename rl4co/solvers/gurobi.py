@@ -1,6 +1,6 @@
 """Gurobi, a solver of mixed-integer programs, for facility location and maximum coverage.
 
-https://www.gurobi.com. The other solver of the paper; it needs a licence, so it has to be asked for.
+https://www.gurobi.com. The other solver of the paper; it needs a licence, so it must be asked for.
 
     solutions = env.solve(instances, solver="gurobi", max_runtime=60.0)
     solutions.costs, solutions.bounds, solutions.optimal
