@@ -7,7 +7,7 @@ A component registers itself where it is defined:
 
 The key must equal the name of the folder (or file) that holds it, which is how the registry finds
 it without a central list. Third-party packages contribute through entry points of the same group
-names (`rl4co.envs`, `rl4co.embeddings`, `rl4co.models`).
+names (`rl4co.envs`, `rl4co.embeddings`, `rl4co.models`, `rl4co.formulations` ...).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Mapping
 from importlib.metadata import entry_points
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 from rl4co.core.errors import RegistryError, UnknownNameError
 
@@ -36,8 +36,12 @@ class Registry(Mapping[str, T], Generic[T]):
         group: Entry-point group for third-party components.
     """
 
+    #: Packages of all registries: one may stand among the modules of another.
+    _homes: ClassVar[set[str]] = set()
+
     def __init__(self, kind: str, packages: tuple[str, ...], group: str) -> None:
         self.kind, self.packages, self.group = kind, packages, group
+        self._homes.update(packages)
         self._entries: dict[str, T] = {}
 
     def register(self, name: str) -> Callable[[D], D]:
@@ -117,7 +121,8 @@ class Registry(Mapping[str, T], Generic[T]):
             spec = find_spec(package)  # imports the parents of a package, not the package itself
             for folder in (spec.submodule_search_locations or ()) if spec else ():
                 for module in pkgutil.iter_modules([folder]):
-                    if not module.name.startswith("_"):
+                    hidden = module.name.startswith("_")
+                    if not hidden and f"{package}.{module.name}" not in self._homes:
                         path = Path(folder) / module.name
                         file = path / "__init__.py" if module.ispkg else path.with_suffix(".py")
                         found[module.name] = (f"{package}.{module.name}", file)
@@ -139,6 +144,7 @@ ENVS: Registry[Any] = Registry(
 EMBEDDINGS: Registry[Any] = Registry("embedding", ("rl4co.models.embeddings",), "rl4co.embeddings")
 MODELS: Registry[Any] = Registry("model", ("rl4co.models.zoo",), "rl4co.models")
 SOLVERS: Registry[Any] = Registry("solver", ("rl4co.solvers",), "rl4co.solvers")
+LAYOUTS: Registry[Any] = Registry("file layout", ("rl4co.data.layouts",), "rl4co.layouts")
 FORMULATIONS: Registry[Any] = Registry(
     "formulation", ("rl4co.solvers.formulations",), "rl4co.formulations"
 )

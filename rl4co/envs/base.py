@@ -26,7 +26,7 @@ from rl4co.core.errors import (
     UnsupportedError,
 )
 from rl4co.core.ops import flatten_starts
-from rl4co.core.registry import SOLVERS
+from rl4co.core.registry import FORMULATIONS, SOLVERS
 from rl4co.core.rng import derive_generator
 from rl4co.data.dataset import TensorDictDataset
 from rl4co.data.io import named_files, resolve_npz
@@ -355,7 +355,7 @@ class RL4COEnvBase(RecordsArguments, TorchRLMode):
             instances: Batch of instances.
             max_runtime: Seconds per instance.
             num_procs: Instances solved at the same time.
-            solver: Name of the solver; default is the one of highest priority for the problem.
+            solver: Name of the solver; default is :meth:`default_solver`.
             options: Forwarded to the solver: `initial` is a solution `[B, T]` of each instance to
                 begin with, where the solver can (the result is never worse), others are its own.
 
@@ -366,21 +366,17 @@ class RL4COEnvBase(RecordsArguments, TorchRLMode):
         return chosen(self, instances, max_runtime=max_runtime, num_procs=num_procs, **options)
 
     def default_solver(self, warm_start: bool = False) -> Any:
-        """The solver of highest priority among those made for this problem.
+        """The first one of the solvers that the problem's formulation prefers.
 
         Args:
             warm_start: Whether it has to be one that can begin with a given solution.
         """
-        candidates = [SOLVERS[name] for name in SOLVERS.names()]
-        candidates = [
-            solver
-            for solver in candidates
-            if self.name in solver.problems and (solver.warm_start or not warm_start)
-        ]
-        if not candidates:
-            kind = "that can begin with a given solution " if warm_start else ""
-            raise UnsupportedError(f"no classical solver {kind}for {self.name}")
-        return max(candidates, key=lambda solver: solver.priority)
+        formulation = FORMULATIONS.get(self.name)
+        for name in formulation.solvers if formulation else ():
+            if SOLVERS[name].warm_start or not warm_start:
+                return SOLVERS[name]
+        kind = "that can begin with a given solution " if warm_start else ""
+        raise UnsupportedError(f"no classical solver {kind}for {self.name}")
 
     def render(
         self,

@@ -6,9 +6,8 @@ A solver is called as `solver(env, instances, max_runtime=..., num_procs=..., **
 attributes:
 
 - `name`: its key in the registry;
-- `problems`: names of the environments that it may be the default of;
-- `on_request`: names of others that it solves, or some kinds of them;
-- `priority`: among several solvers of a problem the highest one is the default;
+- `reads`: the kind of formulations that it needs (:mod:`rl4co.solvers.formulations`); None: none,
+  it works on any environment;
 - `options`: names of its own options;
 - `warm_start`: whether it takes `initial`.
 """
@@ -29,10 +28,7 @@ from torch import Tensor
 from rl4co.core.errors import ConfigError, UnknownNameError, UnsupportedError
 from rl4co.core.registry import SOLVERS
 from rl4co.envs.base import RL4COEnvBase
-
-#: Priorities: a solver made for the problem, one for vehicle routing, one for everything, a
-#: constructive heuristic.
-EXACT, FLEET_SOLVER, GENERAL_SOLVER, HEURISTIC = 100, 90, 80, 10
+from rl4co.solvers.formulations import Formulation, formulation_of
 
 
 class Found(NamedTuple):
@@ -92,9 +88,7 @@ class Solver(Protocol):
     """The signature of a registered solver."""
 
     name: str
-    problems: Collection[str]
-    on_request: Collection[str]
-    priority: int
+    reads: type[Formulation] | None
     options: Collection[str]
     warm_start: bool
 
@@ -113,10 +107,7 @@ class Solver(Protocol):
 
 
 def register_solver(
-    name: str,
-    problems: Collection[str] | None,
-    priority: int,
-    on_request: Collection[str] = (),
+    name: str, reads: type[Formulation] | None = None
 ) -> Callable[[Callable[..., Tensor | Found]], Solver]:
     """Decorator: turns `function(env, td, *, max_runtime, num_procs, **options)` into a solver.
 
@@ -127,13 +118,10 @@ def register_solver(
 
     Args:
         name: Registry key, equal to the module's name.
-        problems: Environments that the solver may be the default of; None: it works on any
-            environment but has to be asked for.
-        priority: See the module's docstring.
-        on_request: Environments that the solver solves, or some kinds of them, but only if asked
-            for.
+        reads: Kind of formulations that the solver reads. It solves all problems that have one
+            (and refuses instances that are beyond it); it is the default of those whose
+            formulation names it first. None: it works on any environment.
     """
-    solvable = None if problems is None else {*problems, *on_request}
 
     def wrap(function: Callable[..., Tensor | Found]) -> Solver:
         known = set(inspect.signature(function).parameters)
@@ -149,11 +137,8 @@ def register_solver(
             initial: Tensor | None = None,
             **options: Any,
         ) -> Solutions:
-            if solvable is not None and env.name not in solvable:
-                raise UnsupportedError(
-                    f"expected an environment among {', '.join(sorted(solvable))} for the solver "
-                    f"{name!r}, got {env.name!r}"
-                )
+            if reads is not None:
+                _require(env, reads, name)
             for option in options:
                 if option not in own:
                     raise UnknownNameError(f"option of the solver {name!r}", option, own)
@@ -179,12 +164,17 @@ def register_solver(
         solver.name = name
         solver.options = tuple(sorted(own))
         solver.warm_start = "initial" in known
-        solver.problems = () if problems is None else tuple(problems)
-        solver.on_request = tuple(on_request)
-        solver.priority = priority
+        solver.reads = reads
         return SOLVERS.register(name)(solver)
 
     return wrap
+
+
+def _require(env: RL4COEnvBase, reads: type[Formulation], solver: str) -> None:
+    try:
+        formulation_of(env, reads)
+    except UnsupportedError as error:
+        raise UnsupportedError(f"the solver {solver!r} cannot solve {env.name}: {error}") from None
 
 
 def _reset(env: RL4COEnvBase, instances: TensorDictBase) -> TensorDict:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from ortools.sat.python import cp_model
 
 from rl4co.solvers._account import note_incumbent
-from rl4co.solvers._cpsat_shop import Jobs, Order, left_shifted
+from rl4co.solvers._orders import Jobs, Order, left_shifted
 
 #: Jobs up to which the order of each three jobs is written out, which gives the best bounds.
 MAX_TRIPLES = 60

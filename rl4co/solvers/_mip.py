@@ -1,17 +1,14 @@
 """The way of every solver of mixed-integer programs: formulate, solve in workers, encode, compare.
 
-A formulation may begin with a smaller problem than the whole one (see :class:`MIPFormulation`).
+A formulation may begin with a smaller problem than the whole one.
 Its bound holds for the whole problem; its solution is optimal if the formulation says that nothing
 was missed. Otherwise a larger problem follows, while there is time.
 """
 
 from __future__ import annotations
 
-import dataclasses
-
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from importlib.util import find_spec
-from typing import Any
 
 import torch
 
@@ -19,11 +16,11 @@ from tensordict import TensorDictBase
 from torch import Tensor
 
 from rl4co.core.errors import ConfigError, MissingDependencyError
-from rl4co.core.registry import FORMULATIONS
 from rl4co.envs.base import RL4COEnvBase
 from rl4co.solvers._base import Found, Solver, register_solver
-from rl4co.solvers._mip_problem import Floats, Limits, MixedIntegerProblem, Result
+from rl4co.solvers._mip_problem import Limits, MixedIntegerProblem, Result
 from rl4co.solvers._parallel import map_instances
+from rl4co.solvers.formulations import MIPFormulation, formulation_of
 from rl4co.solvers.local_search import local_search
 
 #: How far below a cost, relative to it, a bound may be to prove it: costs are sums in float32.
@@ -32,28 +29,7 @@ COST_TOLERANCE = 1e-6
 FIRST_STARTS = 10
 
 
-@dataclasses.dataclass(frozen=True)
-class MIPFormulation:
-    """How one problem is handed to solvers of mixed-integer programs.
-
-    Attributes:
-        build: Instance (arrays of its state), a solution to begin with and the number of earlier
-            attempts → problem. Costs are those of the environment.
-        decode: Instance and values of the variables → actions.
-        is_complete: Instance, problem and values → whether the solution of the problem is one of
-            the whole instance at the same cost.
-    """
-
-    build: Callable[[dict[str, Any], Sequence[int], int], MixedIntegerProblem]
-    decode: Callable[[dict[str, Any], Floats], list[int]]
-    is_complete: Callable[[dict[str, Any], MixedIntegerProblem, Floats], bool] = (
-        lambda instance, problem, values: True
-    )
-
-
-def register_mip_solver(
-    name: str, label: str, package: str, extra: str | None, priority: int | None
-) -> Solver:
+def register_mip_solver(name: str, label: str, package: str, extra: str | None) -> Solver:
     """Registers a solver of mixed-integer programs for all problems that have such a formulation.
 
     Args:
@@ -62,12 +38,9 @@ def register_mip_solver(
         label: Name for messages.
         package: Package that it needs.
         extra: Extra of this library that brings the package.
-        priority: See :func:`register_solver`; None: it has to be asked for.
     """
-    problems = ("flp", "mcp")
-    default, asked = ((), problems) if priority is None else (problems, ())
 
-    @register_solver(name, problems=default, priority=priority or 0, on_request=asked)
+    @register_solver(name, reads=MIPFormulation)
     def solve(
         env: RL4COEnvBase,
         td: TensorDictBase,
@@ -122,7 +95,7 @@ class _Search:
 
     def __init__(self, env: RL4COEnvBase, td: TensorDictBase, first: Tensor) -> None:
         self.env, self.td = env, td
-        self.formulation: MIPFormulation = FORMULATIONS[env.name]
+        self.formulation = formulation_of(env, MIPFormulation)
         columns = {key: value.cpu().numpy() for key, value in td.items()}
         self.instances = [
             {key: column[row] for key, column in columns.items()} for row in range(len(first))

@@ -1,7 +1,7 @@
 """One description of all routing problems, between environments and solvers.
 
 An environment's instance is *formulated* as a :class:`RoutingProblem` in real numbers
-(:mod:`rl4co.solvers._formulations`); solvers read nothing else. Each problem is thus translated
+(:mod:`rl4co.solvers.formulations`); solvers read nothing else. Each problem is thus translated
 once, not once for each solver. Workers get it by pickle, so nothing here imports torch.
 """
 

@@ -15,9 +15,14 @@ from torch import Tensor
 
 from rl4co.core.errors import RL4COError, UnsupportedError, format_indices
 from rl4co.envs.base import RL4COEnvBase
-from rl4co.solvers._formulations import formulation_of, instances_of, pad_actions
 from rl4co.solvers._parallel import map_instances
 from rl4co.solvers._problem import Route, RoutingProblem
+from rl4co.solvers.formulations import (
+    RoutingFormulation,
+    formulation_of,
+    instances_of,
+    pad_actions,
+)
 
 #: How far the cost that a solver reports may be from the environment's: float32, and integers.
 COST_TOLERANCE = 1e-4
@@ -55,12 +60,8 @@ def solve_routing(
     Returns:
         Actions `[B, T]`.
     """
-    formulation = formulation_of(env)
-    problems = [formulation.formulate(env, instance) for instance in instances_of(td)]
-    for problem in problems:
-        reason = obstacle(problem)
-        if reason is not None:
-            raise UnsupportedError(f"{label} cannot solve this {env.name} instance: {reason}")
+    formulation = formulation_of(env, RoutingFormulation)
+    problems = formulate(env, td, formulation, obstacle, label)
     jobs = [(prepare(problem), *arguments) for problem in problems]
     starts: list[list[Route]] | None = None
     if initial is not None:
@@ -89,6 +90,22 @@ def solve_routing(
     actions = pad_actions(solutions).to(td.device)
     _compare_costs(env, td, actions, problems, [cost for _, cost in results], label)
     return actions
+
+
+def formulate(
+    env: RL4COEnvBase,
+    td: TensorDictBase,
+    formulation: RoutingFormulation,
+    obstacle: Callable[[RoutingProblem], str | None],
+    label: str,
+) -> list[RoutingProblem]:
+    """The instances of a batch as routing problems; raises where there is an obstacle."""
+    problems = [formulation.formulate(env, instance) for instance in instances_of(td)]
+    for problem in problems:
+        reason = obstacle(problem)
+        if reason is not None:
+            raise UnsupportedError(f"{label} cannot solve this {env.name} instance: {reason}")
+    return problems
 
 
 def _refuse_start(problem: RoutingProblem, start: Sequence[Route], label: str) -> None:

@@ -35,21 +35,13 @@ from torch import Tensor
 
 from rl4co.core.errors import ConfigError, MissingDependencyError
 from rl4co.envs.base import RL4COEnvBase
-from rl4co.solvers._base import EXACT, Found, register_solver
-from rl4co.solvers._cpsat_models import MODELS
+from rl4co.solvers._base import Found, register_solver
 from rl4co.solvers._parallel import map_instances
 from rl4co.solvers.dispatching import dispatching
-
-#: Rules whose best solution the search begins with.
-FIRST_RULES = {
-    "jssp": ("mwkr", "mor", "spt", "fifo"),
-    "fjsp": ("mwkr", "mor", "spt", "fifo"),
-    "ffsp": ("spt", "mwkr", "fifo"),
-    "smtwtp": ("atc", "edd", "wspt", "mdd"),
-}
+from rl4co.solvers.formulations import SchedulingFormulation, formulation_of
 
 
-@register_solver("cpsat", problems=tuple(FIRST_RULES), priority=EXACT)
+@register_solver("cpsat", reads=SchedulingFormulation)
 def cpsat(
     env: RL4COEnvBase,
     td: TensorDictBase,
@@ -85,18 +77,18 @@ def cpsat(
     if num_workers is not None and num_workers < 1:
         raise ConfigError(f"expected num_workers of at least 1, got {num_workers}")
     threads = max(1, (os.cpu_count() or 1) // num_procs) if num_workers is None else num_workers
-    first = _first_solutions(env, td) if initial is None else initial
-    model = MODELS[env.name]
-    tasks = model.formulate(env, td, first)
+    model = formulation_of(env, SchedulingFormulation)
+    first = _first_solutions(env, td, model) if initial is None else initial
+    tasks = model.tasks(env, td, first)
     results = map_instances(
-        f"rl4co.solvers._cpsat_worker:{model.target}",
+        model.target,
         [(*task.arguments, (max_runtime, threads, seed, task.unit)) for task in tasks],
         num_procs,
         description=f"CP-SAT ({env.name})",
         progress=progress,
     )
     orders, lower, proven = zip(*results, strict=True)
-    actions, costs = _never_worse(env, td, model.encode(env, td, orders), first)
+    actions, costs = _never_worse(env, td, model.encode(env, td, orders), first, model.idle)
     units = [task.unit for task in tasks]
     numbers = [bound * unit for bound, unit in zip(lower, units, strict=True)]
     bounds = torch.tensor(numbers, dtype=torch.float64, device=costs.device)
@@ -105,15 +97,15 @@ def cpsat(
     return Found(actions, bounds, optimal)
 
 
-def _first_solutions(env: RL4COEnvBase, td: TensorDictBase) -> Tensor:
+def _first_solutions(env: RL4COEnvBase, td: TensorDictBase, model: SchedulingFormulation) -> Tensor:
     """The best of some dispatching rules, `[B, T]`."""
-    found = [dispatching(env, td, rule=rule) for rule in FIRST_RULES[env.name]]
+    found = [dispatching(env, td, rule=rule) for rule in model.first_rules]
     best = torch.stack([solution.costs for solution in found]).argmin(0)  # [B]
-    return _pick(td, [solution.actions for solution in found], best, MODELS[env.name].idle)
+    return _pick(td, [solution.actions for solution in found], best, model.idle)
 
 
 def _never_worse(
-    env: RL4COEnvBase, td: TensorDictBase, actions: Tensor, first: Tensor
+    env: RL4COEnvBase, td: TensorDictBase, actions: Tensor, first: Tensor, idle: int
 ) -> tuple[Tensor, Tensor]:
     """The better one of two solutions of each instance: rounding may have hidden which it is.
 
@@ -121,7 +113,7 @@ def _never_worse(
         Actions `[B, T]` and costs `[B]`.
     """
     costs, which = torch.stack([-env.get_reward(td, x) for x in (actions, first)]).min(0)  # [B]
-    return _pick(td, [actions, first], which, MODELS[env.name].idle), costs
+    return _pick(td, [actions, first], which, idle), costs
 
 
 def _pick(td: TensorDictBase, solutions: Sequence[Tensor], which: Tensor, idle: int) -> Tensor:

@@ -16,7 +16,8 @@ from torch import Tensor
 from rl4co.decoding.rollout import rollout
 from rl4co.envs.base import RL4COEnvBase
 from rl4co.envs.hooks import ProblemHooks
-from rl4co.solvers._base import HEURISTIC, register_solver
+from rl4co.solvers._base import register_solver
+from rl4co.solvers.formulations import MIPFormulation
 
 
 def knows_gains(env: RL4COEnvBase) -> bool:
@@ -45,7 +46,7 @@ def greedy_policy(
     return choose
 
 
-@register_solver("greedy", problems=None, priority=HEURISTIC)
+@register_solver("greedy", reads=MIPFormulation)
 def greedy(env: RL4COEnvBase, td: TensorDictBase, *, max_runtime: float, num_procs: int) -> Tensor:
     """Solutions by the largest gain at each step; the first one of equals.
 

@@ -13,4 +13,4 @@ from __future__ import annotations
 
 from rl4co.solvers._mip import register_mip_solver
 
-gurobi = register_mip_solver("gurobi", "Gurobi", "gurobipy", extra=None, priority=None)
+gurobi = register_mip_solver("gurobi", "Gurobi", "gurobipy", extra=None)

@@ -11,7 +11,6 @@ the time is. :mod:`rl4co.solvers.formulations` has the programs.
 
 from __future__ import annotations
 
-from rl4co.solvers._base import EXACT
 from rl4co.solvers._mip import register_mip_solver
 
-highs = register_mip_solver("highs", "HiGHS", "highspy", extra="solvers", priority=EXACT)
+highs = register_mip_solver("highs", "HiGHS", "highspy", extra="solvers")

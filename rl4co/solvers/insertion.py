@@ -11,18 +11,12 @@ from tensordict import TensorDictBase
 from torch import Tensor
 
 from rl4co.envs.base import RL4COEnvBase
-from rl4co.solvers._base import HEURISTIC, register_solver
+from rl4co.solvers._base import register_solver
 from rl4co.solvers._routing import solve_routing
+from rl4co.solvers.formulations import RoutingFormulation
 
 
-@register_solver(
-    "insertion",
-    problems=(
-        "tsp", "tsp_dense", "atsp", "shpp", "mtsp", "cvrp", "cvrpmvc", "cvrptw", "mtvrp", "sdvrp",
-        "svrp", "op", "pctsp", "spctsp", "pdp", "mdcpdp",
-    ),
-    priority=HEURISTIC,
-)  # fmt: skip
+@register_solver("insertion", reads=RoutingFormulation)
 def insertion(
     env: RL4COEnvBase,
     td: TensorDictBase,

@@ -1,7 +1,8 @@
 """LKH, the Lin-Kernighan-Helsgaun heuristic (Helsgaun, 2000), through the package `elkai`.
 
-On the instance sizes of the paper it finds optimal tours in nearly all cases. Open paths become
-tours through one more node, which is next to both of their ends and far from all other nodes.
+On the instance sizes of the paper it finds optimal tours in nearly all cases. It solves whatever is
+formulated as one tour through all nodes, or as one path from the first node to the last. Paths
+become tours through one more node, which is next to both of their ends and far from all others.
 
 LKH computes with integers, so distances are shifted and scaled to 0 ... 1,000,000 and rounded:
 tours whose lengths differ by less than about one millionth of the largest distance per edge are the
@@ -12,16 +13,20 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 
+import numpy as np
 import torch
 
 from tensordict import TensorDictBase
 from torch import Tensor
 
 from rl4co.core.errors import ConfigError, MissingDependencyError
-from rl4co.core.ops import get_distance_matrix
 from rl4co.envs.base import RL4COEnvBase
-from rl4co.solvers._base import EXACT, register_solver
+from rl4co.solvers._base import register_solver
 from rl4co.solvers._parallel import map_instances
+from rl4co.solvers._problem import Route, RoutingProblem, Vehicle
+from rl4co.solvers._routing import formulate
+from rl4co.solvers.formulations import RoutingFormulation, formulation_of, pad_actions
+from rl4co.solvers.formulations._routing import one_route
 
 #: Largest integer distance. LKH multiplies by its precision (100) and adds node penalties in 32-bit
 #: integers; beyond about 10 million that overflows and aborts the process.
@@ -30,7 +35,7 @@ RESOLUTION = 1_000_000
 FAR = 9 * RESOLUTION
 
 
-@register_solver("lkh", problems=("tsp", "tsp_dense", "atsp", "shpp"), priority=EXACT)
+@register_solver("lkh", reads=RoutingFormulation)
 def lkh(
     env: RL4COEnvBase,
     td: TensorDictBase,
@@ -46,26 +51,39 @@ def lkh(
 
     Args:
         env: Environment.
-        td: State after reset, with coordinates or a cost matrix (symmetric or not).
+        td: State after reset.
         max_runtime: Seconds per instance after which LKH begins no further run.
         num_procs: Instances solved at the same time, each in its own process.
         runs: Independent runs of LKH, of which the best counts.
         seed: Seed of LKH.
         progress: Whether to show a progress bar; None: if stderr is a terminal.
-        initial: Tours or paths with which each run begins `[B, N]`; the result is not worse.
+        initial: Solutions with which each run begins `[B, T]`; the result is not worse.
 
     Returns:
-        Tours `[B, N]`, each starting at node 0 (or like the initial one, if that is not improved).
+        Actions `[B, T]`; closed tours start at node 0 (or like the initial one, if that is not
+        improved).
     """
     if find_spec("elkai") is None:
         raise MissingDependencyError("elkai", "solvers")
     if runs < 1:
         raise ConfigError(f"expected at least 1 run, got {runs}")
-    # Paths between given ends have a last node in their state.
-    is_open = "last_node" in td.keys()
-    matrices = path_distances(td) if is_open else integer_distances(td)
+    formulation = formulation_of(env, RoutingFormulation)
+    problems = formulate(env, td, formulation, find_obstacle, "LKH")
+    distances = torch.from_numpy(np.stack([problem.length for problem in problems]))  # [B, N, N]
+    # All instances of a batch have the same number of nodes, and so the same last one.
+    last = problems[0].vehicles[0].end
+    is_open = bool(last)
+    if is_open:
+        matrices = path_distances(distances, in_plane="cost_matrix" not in td.keys())
+    else:
+        matrices = integer_distances(distances)
     verb = "solve" if initial is None else "improve"
-    starts = [None] * len(matrices) if initial is None else initial.tolist()
+    starts: list[list[int] | None] = [None] * len(problems)
+    if initial is not None:
+        starts = [
+            [0, *one_route(formulation.decode(env, problem, row)), *([last] if last else [])]
+            for problem, row in zip(problems, initial.tolist(), strict=True)
+        ]
     tours = map_instances(
         f"rl4co.solvers._lkh_worker:{verb}_{'path' if is_open else 'tour'}",
         [
@@ -76,25 +94,39 @@ def lkh(
         description=f"LKH ({env.name})",
         progress=progress,
     )
-    found = torch.tensor(tours, dtype=torch.int64, device=td.device)
+    inner = slice(1, -1) if is_open else slice(1, None)
+    solutions = [
+        formulation.encode(env, problem, [Route(0, tour[inner])])
+        for problem, tour in zip(problems, tours, strict=True)
+    ]
+    found = pad_actions(solutions).to(td.device)
     return found if initial is None else _better(env, td, found, initial)
 
 
+def find_obstacle(problem: RoutingProblem) -> str | None:
+    """Why LKH cannot solve a problem; None: it is a tour or a path through all nodes."""
+    vehicle, last = problem.vehicles[0], len(problem.length) - 1
+    limits = (problem.delivery, problem.pickup, problem.windows, problem.skip_cost, problem.prize)
+    unlimited = not problem.orders and all(limit is None for limit in limits)
+    alone = len(problem.vehicles) == 1 and vehicle == Vehicle(end=vehicle.end)
+    if unlimited and alone and vehicle.end in (0, last) and problem.objective != "lateness":
+        return None
+    return "it knows tours and paths through all nodes only, of one vehicle without limits"
+
+
 def _better(env: RL4COEnvBase, td: TensorDictBase, found: Tensor, initial: Tensor) -> Tensor:
-    """Of each instance the shorter tour `[B, N]`: LKH's lengths are rounded."""
+    """Of each instance the shorter tour `[B, T]`: LKH's lengths are rounded."""
     rewards = (env.get_reward(td, tours, check_solution=False) for tours in (found, initial))
     improved = torch.gt(*rewards)  # [B]
     return torch.where(improved.unsqueeze(-1), found, initial.to(found.device))
 
 
-def integer_distances(td: TensorDictBase, resolution: int = RESOLUTION) -> Tensor:
+def integer_distances(distances: Tensor, resolution: int = RESOLUTION) -> Tensor:
     """Distances of each instance, shifted and scaled to 0 ... `resolution`: `[B, N, N]`.
 
     Adding a constant to every edge adds N times that constant to every tour, so the best tour
     stays the best.
     """
-    matrix = td.get("cost_matrix", None)
-    distances = get_distance_matrix(td["locs"].double()) if matrix is None else matrix.double()
     inside = ~torch.eye(distances.shape[-1], dtype=torch.bool, device=distances.device)  # [N, N]
     # The diagonal is never travelled and may hold anything, infinity included.
     distances = torch.where(inside, distances, distances.new_zeros(()))
@@ -106,7 +138,7 @@ def integer_distances(td: TensorDictBase, resolution: int = RESOLUTION) -> Tenso
     return torch.where(inside, scaled, scaled.new_zeros(()))
 
 
-def path_distances(td: TensorDictBase) -> Tensor:
+def path_distances(distances: Tensor, in_plane: bool) -> Tensor:
     """Distances with one more node, behind the last node and before the first: `[B, M, M]`.
 
     A tour that uses other ways to and from this node, of which there are M = N + 1, pays
@@ -114,14 +146,14 @@ def path_distances(td: TensorDictBase) -> Tensor:
     twice the largest distance for each end, so this is enough; with any matrix, a lower resolution
     sees to it.
     """
-    num_nodes, has_matrix = td["action_mask"].shape[-1], "cost_matrix" in td.keys()
-    coarse = FAR // (num_nodes + 1) if has_matrix else RESOLUTION
-    inner = integer_distances(td, min(RESOLUTION, coarse))
-    distances = inner.new_full((len(inner), num_nodes + 1, num_nodes + 1), FAR)
-    distances[:, :-1, :-1] = inner
-    distances[:, -1, -1] = 0
-    distances[:, num_nodes - 1, -1] = distances[:, -1, 0] = 0
-    if not has_matrix:
+    num_nodes = distances.shape[-1]
+    coarse = RESOLUTION if in_plane else FAR // (num_nodes + 1)
+    inner = integer_distances(distances, min(RESOLUTION, coarse))
+    joined = inner.new_full((len(inner), num_nodes + 1, num_nodes + 1), FAR)
+    joined[:, :-1, :-1] = inner
+    joined[:, -1, -1] = 0
+    joined[:, num_nodes - 1, -1] = joined[:, -1, 0] = 0
+    if in_plane:
         # Symmetric distances stay symmetric; the path may come out backwards.
-        distances[:, 0, -1] = distances[:, -1, num_nodes - 1] = 0
-    return distances
+        joined[:, 0, -1] = joined[:, -1, num_nodes - 1] = 0
+    return joined

@@ -24,7 +24,7 @@ from rl4co.solvers.random import random
 GREEDY_NOISE = 0.3
 
 
-@register_solver("local_search", problems=None, priority=0)
+@register_solver("local_search")
 def local_search(
     env: RL4COEnvBase,
     td: TensorDictBase,

@@ -10,11 +10,11 @@ from torch import Tensor
 from rl4co.core.ops import get_distance_matrix
 from rl4co.decoding.rollout import rollout
 from rl4co.envs.base import RL4COEnvBase
-from rl4co.solvers._base import HEURISTIC, register_solver
-from rl4co.solvers._formulations import formulation_of
+from rl4co.solvers._base import register_solver
+from rl4co.solvers.formulations import RoutingFormulation, formulation_of
 
 
-@register_solver("nearest_neighbor", problems=None, priority=HEURISTIC)
+@register_solver("nearest_neighbor", reads=RoutingFormulation)
 def nearest_neighbor(
     env: RL4COEnvBase, td: TensorDictBase, *, max_runtime: float, num_procs: int
 ) -> Tensor:
@@ -31,7 +31,7 @@ def nearest_neighbor(
     Returns:
         Actions `[B, T]`.
     """
-    num_depots = formulation_of(env).count_depots(dict(td.items()))
+    num_depots = formulation_of(env, RoutingFormulation).count_depots(dict(td.items()))
     matrix = td.get("cost_matrix", None)
     distances = get_distance_matrix(td["locs"]) if matrix is None else matrix  # [B, N, N]
 

@@ -20,20 +20,13 @@ from torch import Tensor
 
 from rl4co.core.errors import ConfigError, MissingDependencyError, UnsupportedError
 from rl4co.envs.base import RL4COEnvBase
-from rl4co.solvers._base import GENERAL_SOLVER, register_solver
+from rl4co.solvers._base import register_solver
 from rl4co.solvers._integers import to_integers
 from rl4co.solvers._routing import solve_routing
+from rl4co.solvers.formulations import RoutingFormulation
 
 
-@register_solver(
-    "ortools",
-    problems=(
-        "tsp", "tsp_dense", "atsp", "shpp", "mtsp", "cvrp", "cvrpmvc", "cvrptw", "mtvrp", "svrp",
-        "op", "pctsp", "spctsp", "pdp", "mdcpdp",
-    ),
-    priority=GENERAL_SOLVER,
-    on_request=("sdvrp",),
-)  # fmt: skip
+@register_solver("ortools", reads=RoutingFormulation)
 def ortools(
     env: RL4COEnvBase,
     td: TensorDictBase,

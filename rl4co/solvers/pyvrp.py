@@ -23,26 +23,17 @@ from torch import Tensor
 
 from rl4co.core.errors import ConfigError, MissingDependencyError, UnsupportedError
 from rl4co.envs.base import RL4COEnvBase
-from rl4co.solvers._base import FLEET_SOLVER, register_solver
+from rl4co.solvers._base import register_solver
 from rl4co.solvers._integers import to_integers
 from rl4co.solvers._problem import RoutingProblem
 from rl4co.solvers._routing import solve_routing
+from rl4co.solvers.formulations import RoutingFormulation
 
 #: The release that made locations and shipments parts of a model.
 OLDEST = (0, 14)
 
 
-@register_solver(
-    "pyvrp",
-    problems=(
-        "tsp", "tsp_dense", "atsp", "shpp", "cvrp", "cvrpmvc", "cvrptw", "mtvrp", "svrp",
-        "op", "pctsp", "spctsp", "pdp",
-    ),
-    priority=FLEET_SOLVER,
-    # The first two minimise something else than the total length by default; deliveries of the
-    # third are not split.
-    on_request=("mtsp", "mdcpdp", "sdvrp"),
-)  # fmt: skip
+@register_solver("pyvrp", reads=RoutingFormulation)
 def pyvrp(
     env: RL4COEnvBase,
     td: TensorDictBase,

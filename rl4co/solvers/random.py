@@ -15,7 +15,7 @@ from rl4co.envs.base import RL4COEnvBase
 from rl4co.solvers._base import Found, keep_better, register_solver
 
 
-@register_solver("random", problems=None, priority=0)
+@register_solver("random")
 def random(
     env: RL4COEnvBase,
     td: TensorDictBase,

@@ -11,7 +11,6 @@ the time is. :mod:`rl4co.solvers.formulations` has the programs.
 
 from __future__ import annotations
 
-from rl4co.solvers._base import GENERAL_SOLVER
 from rl4co.solvers._mip import register_mip_solver
 
-scip = register_mip_solver("scip", "SCIP", "pyscipopt", extra="solvers", priority=GENERAL_SOLVER)
+scip = register_mip_solver("scip", "SCIP", "pyscipopt", extra="solvers")

@@ -19,14 +19,11 @@ from tensordict import TensorDictBase
 from torch import Tensor, nn
 
 from rl4co.core.errors import ConfigError
-from rl4co.core.registry import ENVS, SOLVERS
+from rl4co.core.registry import ENVS, LAYOUTS, SOLVERS
 from rl4co.data.formats import Published
 from rl4co.envs.base import RL4COEnvBase
 from rl4co.tasks.evaluate import evaluate_policy
 from rl4co.tasks.load import load_policy
-
-#: Settings with which environments admit solutions that use up a limit of a published instance.
-_SETTINGS: Mapping[str, Mapping[str, Any]] = {"op": {"length_margin": -1e-6}}
 
 
 class Answer(NamedTuple):
@@ -171,5 +168,6 @@ def environment_of(instance: Published) -> RL4COEnvBase:
 
 @functools.cache
 def _environment(problem: str) -> RL4COEnvBase:
-    env: RL4COEnvBase = ENVS[problem](**_SETTINGS.get(problem, {}))
+    layout = LAYOUTS.get(problem)
+    env: RL4COEnvBase = ENVS[problem](**(layout.env_options if layout else {}))
     return env

@@ -11,8 +11,6 @@ import pytest
 import typer
 
 from rl4co.cli import app
-from rl4co.core.registry import ENVS
-from rl4co.envs import check_env
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -67,15 +65,6 @@ def test_code_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
         for long, short in SHORTER.items():
             code = code.replace(long, short)
         exec(compile(code, str(page), "exec"), namespace)
-
-
-def test_the_sketch_of_a_new_problem_is_sound(monkeypatch: pytest.MonkeyPatch):
-    """The knapsack of CONTRIBUTING passes `check_env`, and its cases come out as stated."""
-    monkeypatch.setattr(ENVS, "_entries", dict(ENVS._entries))
-    namespace: dict[str, object] = {"__name__": "knapsack"}
-    (code,) = blocks(ROOT / "CONTRIBUTING.md")
-    exec(compile(code, "CONTRIBUTING.md", "exec"), namespace)
-    check_env(namespace["KnapsackEnv"](generator_params={"num_items": 6, "capacity": 2.0}))
 
 
 # ---------------------------------------------------------------- the command line

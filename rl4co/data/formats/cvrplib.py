@@ -19,9 +19,9 @@ from typing import Any
 import numpy as np
 
 from rl4co.data.formats.instance import BenchmarkInstance
-from rl4co.data.formats.layouts import name_problem
 from rl4co.data.formats.sections import PLACE_SECTIONS, Sections
 from rl4co.data.formats.source import CORRECT
+from rl4co.data.layouts import name_problem
 
 SECTIONS = (
     *PLACE_SECTIONS,

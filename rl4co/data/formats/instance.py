@@ -25,11 +25,11 @@ from rl4co.core.errors import (
 )
 from rl4co.data.formats.distances import EdgeCosts, FloatArray, IntArray
 from rl4co.data.formats.feasibility import TOLERANCE, find_violation
-from rl4co.data.formats.layouts import LAYOUTS, Layout, get_layout
 from rl4co.data.formats.published import one_solution, relative_gap
 from rl4co.data.formats.route_texts import WRITERS
 from rl4co.data.formats.solutions import Solution, parse_solution, read_solution
 from rl4co.data.formats.source import Source
+from rl4co.data.layouts import RoutingLayout, includes, routing_layout
 
 #: One route or several, as sequences of nodes.
 Routes = tuple[tuple[int, ...], ...]
@@ -157,9 +157,9 @@ class BenchmarkInstance:
         return None if self.maximize else self.edge_costs.decimals
 
     @property
-    def layout(self) -> Layout:
+    def layout(self) -> RoutingLayout:
         """How solutions of the problem look, and what its environment wants."""
-        return get_layout(self.problem)
+        return routing_layout(self.problem)
 
     @functools.cached_property
     def costs(self) -> FloatArray:
@@ -208,7 +208,7 @@ class BenchmarkInstance:
         """
         if problem == self.problem:
             return self
-        if problem not in LAYOUTS or self.problem not in LAYOUTS[problem].includes:
+        if not includes(problem, self.problem):
             raise UnsupportedError(
                 f"expected an instance of {problem}, got one of {self.problem} ({self.name}); "
                 f"use what is made for {self.problem}, or give another file"

@@ -61,9 +61,9 @@ import numpy as np
 from rl4co.core.errors import InvalidInstanceError, UnknownNameError
 from rl4co.data.formats.distances import ROUNDINGS, EdgeCosts, FloatArray, IntArray
 from rl4co.data.formats.instance import BenchmarkInstance
-from rl4co.data.formats.layouts import LAYOUTS, name_problem
 from rl4co.data.formats.solutions import load_json
 from rl4co.data.formats.source import CORRECT, Source, is_number
+from rl4co.data.layouts import name_problem, routing_layouts
 
 #: Key → shape, where N is the number of nodes.
 ARRAYS: Mapping[str, tuple[str, ...]] = {
@@ -233,7 +233,7 @@ def _build(
     try:
         return BenchmarkInstance(
             name=settings.pop("name", source.path.stem),
-            problem=_known(source, "problem", problem, LAYOUTS),
+            problem=_known(source, "problem", problem, routing_layouts()),
             edge_costs=costs.take(order),
             pairs=orders,
             duration_matrix=None if duration is None else duration[np.ix_(order, order)],

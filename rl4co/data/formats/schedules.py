@@ -40,6 +40,7 @@ from rl4co.data.formats.shop import Job, ShopInstance, batch_instances
 from rl4co.data.formats.shop_feasibility import find_violation, misplaced
 from rl4co.data.formats.solutions import load_json
 from rl4co.data.formats.source import CORRECT, Source
+from rl4co.data.layouts import includes, name_shop
 
 #: Keys of a schedule in JSON, and of one of its operations.
 JSON_KEYS = ("name", "problem", "makespan", "schedule")
@@ -88,8 +89,7 @@ class BenchmarkShop:
     @classmethod
     def of(cls, shop: ShopInstance) -> BenchmarkShop:
         """A job shop with the bound of its file; flexible if some operation is."""
-        problem = "fjsp" if shop.is_flexible else "jssp"
-        return cls(shop, problem, lower_bound=shop.lower_bound)
+        return cls(shop, name_shop(shop), lower_bound=shop.lower_bound)
 
     def __repr__(self) -> str:
         return f"BenchmarkShop({self.name!r}, problem={self.problem!r}, {self.size_text})"
@@ -126,7 +126,7 @@ class BenchmarkShop:
         """The same instance for the environment of a more general problem: a JSSP is an FJSP."""
         if problem == self.problem:
             return self
-        if (self.problem, problem) != ("jssp", "fjsp"):
+        if not includes(problem, self.problem):
             raise UnsupportedError(
                 f"expected an instance of {problem}, got one of {self.problem} ({self.name}); "
                 f"use what is made for {self.problem}, or give another file"

@@ -186,7 +186,7 @@ def test_source(things, plugin):
     assert not any(name.startswith(f"{things.__name__}.") for name in sys.modules)
 
 
-@pytest.mark.parametrize("registry", ["ENVS", "MODELS", "EMBEDDINGS", "SOLVERS"])
+@pytest.mark.parametrize("registry", ["ENVS", "MODELS", "EMBEDDINGS", "SOLVERS", "FORMULATIONS"])
 def test_listing_loads_nothing_heavy(registry: str):
     """Neither the components nor their packages: that of the embeddings would bring torch."""
     script = (

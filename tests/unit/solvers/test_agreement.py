@@ -12,6 +12,8 @@ import importlib
 import importlib.util
 import itertools
 import math
+import subprocess
+import sys
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -21,14 +23,15 @@ import torch
 
 from tensordict import TensorDict
 
-from rl4co.core.registry import ENVS, SOLVERS
+from rl4co.core.errors import UnsupportedError
+from rl4co.core.registry import FORMULATIONS, SOLVERS
 from rl4co.envs import get_env
 from rl4co.envs.arguments import refuse_masked
 from rl4co.envs.routing.mtvrp.variants import VARIANTS
 from rl4co.envs.testing import enumerate_solutions
-from rl4co.solvers._formulations import FORMULATIONS, formulation_of, instances_of
 from rl4co.solvers._integers import to_integers
 from rl4co.solvers._problem import Route, RoutingProblem
+from rl4co.solvers.formulations import RoutingFormulation, formulation_of, instances_of
 
 #: Settings with which solvers are quick.
 QUICK: dict[str, dict[str, Any]] = {
@@ -262,7 +265,7 @@ def test_solvers_count_as_the_environment_does(name: str, solver: str):
     env, instances = make(name)
     worker = importlib.import_module(f"rl4co.solvers._{solver}_worker")
     settings = {"pyvrp": (5.0, 50, 0), "ortools": (5.0, 20), "insertion": ()}[solver]
-    formulation, td = formulation_of(env), env.reset(instances)
+    formulation, td = formulation_of(env, RoutingFormulation), env.reset(instances)
     for row, instance in enumerate(instances_of(td)):
         problem = formulation.formulate(env, instance)
         prepared = problem if solver == "insertion" else to_integers(problem)
@@ -326,7 +329,7 @@ def test_formulations_have_the_same_optimum(name: str):
     """Neither more nor less is feasible than in the environment, and it costs the same."""
     size = None if name in FIXED else 4
     env, instances = make(name, size)
-    formulation = formulation_of(env)
+    formulation = formulation_of(env, RoutingFormulation)
     found = [
         exhaustive(formulation.formulate(env, instance))
         for instance in instances_of(env.reset(instances))
@@ -334,11 +337,16 @@ def test_formulations_have_the_same_optimum(name: str):
     assert found == pytest.approx(optima(name, size), abs=1e-4, rel=1e-6)
 
 
-def test_every_routing_problem_is_formulated():
-    """A new routing environment needs a formulation, and a case here."""
-    routing = {name for name in ENVS.names() if ".routing." in ENVS.location(name)}
-    assert routing == set(FORMULATIONS)
-    assert routing - {"mtvrp"} == {case.problem for case in CASES.values()}
+ROUTING = [
+    name
+    for name, formulation in FORMULATIONS.items()
+    if issubclass(formulation, RoutingFormulation)
+]
+
+
+def test_every_routing_formulation_has_a_case():
+    """What is handed to solvers is compared with brute force here."""
+    assert set(ROUTING) - {"mtvrp"} == {case.problem for case in CASES.values()}
 
 
 @pytest.mark.parametrize("name", [*CASES, *VARIANT_OPTIONS])
@@ -350,15 +358,40 @@ def test_insertion_is_feasible_and_no_better_than_the_optimum(name: str, in_proc
     replay(env, env.reset(instances), actions)
 
 
-def test_solvers_say_what_they_solve():
-    """The table of solvers and problems: nothing is promised without a case, and vice versa."""
-    for solver in EVERY:
-        claimed = {name for name in FORMULATIONS if _solves(solver, name)}
-        tested = {case.problem for case in CASES.values() if solver in case.solvers}
-        # Of the SDVRP nobody promises the optimum.
-        assert claimed - {"mtvrp", "sdvrp"} == tested
-    assert {name for name in FORMULATIONS if _solves("insertion", name)} == set(FORMULATIONS)
+def test_preferred_solvers_have_cases():
+    """A formulation prefers solvers that can solve it, and these reach the optimum here."""
+    for name in ROUTING:
+        preferred = FORMULATIONS[name].solvers
+        assert all(issubclass(RoutingFormulation, SOLVERS[solver].reads) for solver in preferred)
+        tested = {s for case in CASES.values() if case.problem == name for s in case.solvers}
+        # Cases of the MTVRP are its variants; insertion promises no optimum.
+        assert name == "mtvrp" or set(preferred) - {"insertion"} <= tested
 
 
-def _solves(solver: str, problem: str) -> bool:
-    return problem in (*SOLVERS[solver].problems, *SOLVERS[solver].on_request)
+def test_lkh_solves_what_is_formulated_as_one_tour():
+    """Not by the name of the problem: one agent of the mTSP is a tour, two are not."""
+    require("lkh")
+    env = get_env("mtsp", generator_params={"num_loc": 7}, cost_type="sum")
+    instances = env.generator(2, rng=torch.Generator().manual_seed(3))
+    instances["num_agents"] = torch.ones_like(instances["num_agents"])
+    actions, costs = env.solve(instances, solver="lkh", runs=2)
+    again = env.solve(instances, solver="lkh", runs=2, initial=actions)[1]
+    expected = env.solve(instances, solver="ortools", **QUICK["ortools"])[1]
+    assert costs.tolist() == pytest.approx(expected.tolist(), rel=1e-5)
+    assert again.tolist() == pytest.approx(costs.tolist(), rel=1e-5)
+    instances["num_agents"] += 1
+    with pytest.raises(UnsupportedError, match="tours and paths"):
+        env.solve(instances, solver="lkh")
+
+
+def test_default_solver_imports_no_other():
+    """Neither the solvers that come later nor those of other kinds of problems."""
+    script = (
+        "import sys\nfrom rl4co.envs import get_env\n"
+        "names = [get_env(name).default_solver().name for name in ('cvrp', 'jssp')]\n"
+        "others = ('lkh', 'ortools', 'insertion', 'random', 'nearest_neighbor')\n"
+        "assert names == ['pyvrp', 'cpsat'], names\n"
+        "assert not {f'rl4co.solvers.{name}' for name in others} & set(sys.modules)"
+    )
+    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr

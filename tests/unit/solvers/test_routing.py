@@ -25,9 +25,9 @@ from rl4co.core.registry import ENVS, SOLVERS
 from rl4co.envs import get_env
 from rl4co.envs.routing.cvrp.env import CVRPEnv
 from rl4co.envs.testing import make_sized_env
-from rl4co.solvers._formulations import formulation_of, instances_of
 from rl4co.solvers._integers import RESOLUTION, to_integers
 from rl4co.solvers._problem import Route, RoutingProblem, Vehicle
+from rl4co.solvers.formulations import RoutingFormulation, formulation_of, instances_of
 
 QUICK = {"pyvrp": {"max_iterations": 100}, "ortools": {"max_solutions": 50}, "insertion": {}}
 ROUTING = [name for name in ENVS.names() if ".routing." in ENVS.location(name)]
@@ -228,7 +228,7 @@ def test_whole_demands_stay_whole():
     env = get_env("cvrp", generator_params={"num_loc": 100})
     instances = env.generator(4, rng=torch.Generator().manual_seed(0))
     for row, instance in enumerate(instances_of(env.reset(instances))):
-        problem = to_integers(formulation_of(env).formulate(env, instance))
+        problem = to_integers(formulation_of(env, RoutingFormulation).formulate(env, instance))
         units = (instances["demand"][row] * instances["capacity"][row]).round().long()
         assert problem.delivery[1:].tolist() == units.tolist()
         assert problem.vehicles[0].capacity == instances["capacity"][row]
@@ -267,7 +267,9 @@ def test_default_solvers(problem, expected):
         ("mtsp", {}, "pyvrp", "longest route"),
         ("mdcpdp", {}, "pyvrp", "lateness"),
         ("mdcpdp", {"reward_mode": "lateness_square"}, "ortools", "not linear"),
-        ("cvrp", {}, "lkh", "got 'cvrp'"),
+        ("cvrp", {}, "lkh", "LKH cannot solve this cvrp.*tours and paths"),
+        ("jssp", {}, "lkh", "routing formulation, got 'jssp' with a scheduling"),
+        ("tsp", {}, "cpsat", "'cpsat' cannot solve tsp.*scheduling formulation"),
     ],
 )
 def test_what_cannot_be_solved_is_refused(problem, options, name, reason):
@@ -363,7 +365,8 @@ def test_an_environment_with_another_objective_is_noticed(solver):
 def test_workers_do_not_import_torch():
     """A worker process starts in a fraction of a second."""
     names = ["_lkh_worker", "_insertion_worker", "_worker"]
-    names += [f"_{name}_worker" for name in ("pyvrp", "ortools") if importlib.util.find_spec(name)]
+    packages = {"_pyvrp_worker": "pyvrp", "_ortools_worker": "ortools", "_cpsat_worker": "ortools"}
+    names += [name for name, package in packages.items() if importlib.util.find_spec(package)]
     imports = ", ".join(f"rl4co.solvers.{name}" for name in names)
     script = f"import sys, {imports}; print(sorted({{'torch', 'tensordict'}} & set(sys.modules)))"
     result = subprocess.run(

@@ -19,9 +19,10 @@ from rl4co.core.errors import (
     UnknownNameError,
     UnsupportedError,
 )
-from rl4co.core.registry import SOLVERS
+from rl4co.core.registry import FORMULATIONS, SOLVERS
 from rl4co.envs import get_env
 from rl4co.solvers._parallel import map_instances
+from rl4co.solvers.formulations import Formulation
 from rl4co.solvers.lkh import RESOLUTION, integer_distances
 
 #: Solvers that use all the time they are given, with settings that stop them.
@@ -30,6 +31,8 @@ QUICK: dict[str, dict[str, int]] = {
     "ortools": {"max_solutions": 20},
 }
 #: Package that a solver needs.
+#: A solver that refuses the instances of a problem of its kind.
+BEYOND = ("lkh", "cvrp")
 PACKAGES = {"lkh": "elkai", "pyvrp": "pyvrp", "ortools": "ortools"}
 
 needs_elkai = pytest.mark.skipif(importlib.util.find_spec("elkai") is None, reason="no elkai")
@@ -48,12 +51,12 @@ def random_matrices(batch: int, size: int, seed: int = 0) -> torch.Tensor:
 
 
 def test_every_module_registers_its_own_name():
-    """Names come from the files; each one is a callable with its problems and a priority."""
+    """Names come from the files; formulations, which stand among them, are none."""
     for name in SOLVERS.names():
         solver = SOLVERS[name]
         assert callable(solver)
-        assert isinstance(solver.priority, int)
-        assert all(isinstance(problem, str) for problem in solver.problems)
+        assert solver.reads is None or issubclass(solver.reads, Formulation)
+    assert "formulations" not in SOLVERS
 
 
 @pytest.mark.parametrize("problem", ["tsp", "cvrp"])
@@ -62,8 +65,9 @@ def test_every_module_registers_its_own_name():
 def test_costs_are_minus_the_reward(name, problem, batch):
     """Solutions are valid in the environment's encoding and cost what it says."""
     env = get_env(problem, generator_params={"num_loc": 8})
-    if SOLVERS[name].problems and problem not in SOLVERS[name].problems:
-        with pytest.raises(UnsupportedError, match=f"{name}.*{problem}"):
+    reads = SOLVERS[name].reads
+    if (reads and not issubclass(FORMULATIONS[problem], reads)) or (name, problem) == BEYOND:
+        with pytest.raises(UnsupportedError, match=f"(?i){name}.*{problem}"):
             env.solve(env.generate(batch), solver=name)
         return
     if name in PACKAGES and importlib.util.find_spec(PACKAGES[name]) is None:
@@ -130,14 +134,13 @@ def test_lkh_is_the_default_for_tsp():
 def test_integer_distances():
     """Distances 3, 4, 5 (and the largest of them) by hand: 5 becomes the resolution."""
     # A right triangle; 0 (the diagonal) is the smallest entry, so nothing is shifted.
-    td = TensorDict({"locs": torch.tensor([[[0.0, 0.0], [3.0, 0.0], [0.0, 4.0]]])}, batch_size=[1])
-    expected = torch.tensor([[0, 3, 4], [3, 0, 5], [4, 5, 0]]) * (RESOLUTION // 5)
-    assert torch.equal(integer_distances(td)[0], expected)
-    same = TensorDict({"locs": torch.zeros(1, 5, 2)}, batch_size=[1])
-    assert (integer_distances(same) == 0).all()
-    infinite = td.clone().set("cost_matrix", torch.ones(1, 3, 3).diagonal_scatter(
-        torch.full((1, 3), torch.inf), 0, -2, -1
-    ))  # fmt: skip
+    distances = torch.tensor([[[0, 3, 4], [3, 0, 5], [4, 5, 0]]]).double()
+    expected = distances[0].long() * (RESOLUTION // 5)
+    assert torch.equal(integer_distances(distances)[0], expected)
+    assert (integer_distances(torch.zeros(1, 5, 5).double()) == 0).all()
+    infinite = torch.ones(1, 3, 3).double().diagonal_scatter(
+        torch.full((1, 3), torch.inf).double(), 0, -2, -1
+    )  # fmt: skip
     assert (integer_distances(infinite)[0].diagonal() == 0).all()
 
 

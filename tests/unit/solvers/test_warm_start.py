@@ -11,9 +11,9 @@ from rl4co.core.errors import InvalidSolutionError, UnsupportedError
 from rl4co.core.registry import ENVS, SOLVERS
 from rl4co.envs import get_env
 from rl4co.envs.testing import make_sized_env
-from rl4co.solvers._formulations import formulation_of, instances_of
 from rl4co.solvers._integers import to_integers
 from rl4co.solvers._parallel import Crew
+from rl4co.solvers.formulations import RoutingFormulation, formulation_of, instances_of
 
 ROUTING = [name for name in ENVS.names() if ".routing." in ENVS.location(name)]
 #: Where the default objective is none of PyVRP's, another is taken.
@@ -45,7 +45,7 @@ def make(problem: str, size: int = 10):
 def test_routes_of_actions_cost_the_same(problem: str):
     """The formulation counts for decoded routes what the environment counts for the actions."""
     env, instances, actions, costs = make(problem)
-    formulation = formulation_of(env)
+    formulation = formulation_of(env, RoutingFormulation)
     for row, instance in enumerate(instances_of(env.reset(instances))):
         routing = formulation.formulate(env, instance)
         routes = formulation.decode(env, routing, actions[row].tolist())
@@ -80,7 +80,7 @@ def test_pyvrp_really_begins_there():
     env = get_env("cvrp", generator_params={"num_loc": 60})
     td = env.reset(env.generator(1, rng=torch.Generator().manual_seed(0)))
     best, _ = env.solve(td, solver="pyvrp", max_runtime=10.0, max_iterations=400)
-    formulation = formulation_of(env)
+    formulation = formulation_of(env, RoutingFormulation)
     (instance,) = instances_of(td)
     routing = to_integers(formulation.formulate(env, instance))
     start = formulation.decode(env, routing, best[0].tolist())
@@ -121,9 +121,9 @@ def test_a_start_better_than_what_lkh_finds_is_kept(monkeypatch: pytest.MonkeyPa
     env, instances, actions, costs = make("tsp", 8)
     better, lengths = env.solve(instances, solver="local_search", initial=actions)
     starts = torch.where(torch.tensor([[True], [False], [True]]), better, actions)  # [B, N]
-    monkeypatch.setattr(
-        "rl4co.solvers.lkh.map_instances", lambda *_, **__: [actions[0].tolist()] * BATCH
-    )
+    tour, start = actions[0].tolist(), int(actions[0].argmin())
+    tour = tour[start:] + tour[:start]  # LKH's begin at node 0
+    monkeypatch.setattr("rl4co.solvers.lkh.map_instances", lambda *_, **__: [tour] * BATCH)
     found, cost = env.solve(instances, solver="lkh", initial=starts)
     assert torch.equal(found[[0, 2]], better[[0, 2]]) and torch.equal(cost[[0, 2]], lengths[[0, 2]])
     assert cost[1] <= costs[1]

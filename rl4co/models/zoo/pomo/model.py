@@ -13,7 +13,7 @@ from torch import nn
 
 from rl4co.core.errors import ConfigError
 from rl4co.core.ops import unbatchify
-from rl4co.core.registry import MODELS
+from rl4co.core.registry import ENVS, MODELS
 from rl4co.envs.base import RL4COEnvBase
 from rl4co.models.rl.best_of import best_rewards, default_augmentation
 from rl4co.models.rl.reinforce import REINFORCE
@@ -85,6 +85,13 @@ class POMO(REINFORCE):
         super().__init__(env, policy, baseline, **kwargs)
         self.num_starts = num_starts
         self.augment = default_augmentation(env, num_augment, augment_fn, first_aug_identity, feats)
+
+    @classmethod
+    def supports(cls, env_name: str) -> bool:
+        """Whether the default policy knows the problem, and it offers several starts."""
+        if not super().supports(env_name):
+            return False
+        return ENVS[env_name]._count_starts is not RL4COEnvBase._count_starts
 
     def shared_step(
         self, batch: TensorDictBase, batch_idx: int, phase: str, dataloader_idx: int = 0

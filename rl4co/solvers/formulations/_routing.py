@@ -1,10 +1,8 @@
-"""What the formulations share: lengths, loads, and the way back from routes to actions."""
+"""Formulations of routing problems: lengths, loads, and the way back from routes to actions."""
 
 from __future__ import annotations
 
-import dataclasses
-
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,6 +12,7 @@ from tensordict import TensorDictBase
 from torch import Tensor
 
 from rl4co.solvers._problem import Array, Route, RoutingProblem
+from rl4co.solvers.formulations._base import Formulation
 
 #: The state of one instance after reset, as float64 (or bool) arrays.
 Instance = Mapping[str, Any]
@@ -23,6 +22,34 @@ SHARE = 0.5
 
 #: Demands this close to whole numbers of units are whole numbers: float32 has about seven digits.
 WHOLE = 1e-3
+
+
+class RoutingFormulation(Formulation):
+    """How one routing problem is handed to solvers. Depots are the first nodes of an instance."""
+
+    kind = "routing formulation"
+
+    def formulate(self, env: Any, instance: Instance) -> RoutingProblem:
+        """The routing problem of an instance of the environment."""
+        raise NotImplementedError
+
+    def encode(
+        self, env: Any, problem: RoutingProblem, routes: Sequence[Route]
+    ) -> tuple[list[int], int]:
+        """Actions of some routes, and the action with which a finished instance waits.
+
+        Here: routes one after the other with the depot in between; a single one returns to it.
+        """
+        actions = chain_routes(routes)
+        return actions if 0 in actions else [*actions, 0], 0
+
+    def decode(self, env: Any, problem: RoutingProblem, actions: Sequence[int]) -> list[Route]:
+        """Routes of a valid solution; here of vehicles of one kind, between visits of the depot."""
+        return [Route(0, nodes) for nodes in split_at_depot(actions) if nodes]
+
+    def count_depots(self, state: Mapping[str, Tensor]) -> int:
+        """Number of depots of an instance."""
+        return 1
 
 
 def split_at_depot(actions: Sequence[int]) -> list[list[int]]:
@@ -36,27 +63,13 @@ def split_at_depot(actions: Sequence[int]) -> list[list[int]]:
     return parts
 
 
-def decode_routes(env: Any, problem: RoutingProblem, actions: Sequence[int]) -> list[Route]:
-    """Routes of vehicles of the first kind, between visits of the depot."""
-    return [Route(0, nodes) for nodes in split_at_depot(actions) if nodes]
-
-
-@dataclasses.dataclass(frozen=True)
-class Formulation:
-    """How one problem is handed to solvers.
-
-    Attributes:
-        formulate: Environment and instance → routing problem.
-        encode: Environment, routing problem and routes → actions, without padding, and the action
-            with which a finished instance waits.
-        count_depots: Number of depots of an instance; they are its first nodes.
-        decode: Environment, routing problem and actions of a valid solution → its routes.
-    """
-
-    formulate: Callable[[Any, Instance], RoutingProblem]
-    encode: Callable[[Any, RoutingProblem, Sequence[Route]], tuple[list[int], int]]
-    count_depots: Callable[[Mapping[str, Tensor]], int] = lambda state: 1
-    decode: Callable[[Any, RoutingProblem, Sequence[int]], list[Route]] = decode_routes
+def chain_routes(routes: Sequence[Route]) -> list[int]:
+    """Routes one after the other with the depot in between; the first begins there already."""
+    actions: list[int] = []
+    for route in routes:
+        if route.nodes:
+            actions += [0, *route.nodes]
+    return actions[1:]
 
 
 def instances_of(td: TensorDictBase) -> Iterator[Instance]:
@@ -115,13 +128,17 @@ def one_route(routes: Sequence[Route]) -> list[int]:
     return [node for route in routes for node in route.nodes]
 
 
-def routes_by_depot(
-    env: Any, problem: RoutingProblem, routes: Sequence[Route]
-) -> tuple[list[int], int]:
-    """Routes one after the other with the depot in between; a single one returns to it."""
-    actions: list[int] = []
-    used = [route.nodes for route in routes if route.nodes]
-    for nodes in used:
-        actions += [0, *nodes]
-    # The first vehicle is at the depot already.
-    return (actions[1:] if len(used) > 1 else [*actions[1:], 0]), 0
+def orders_of(customers: Sequence[int]) -> tuple[tuple[int, int], ...]:
+    """Pickups are in the first half, their deliveries in the same order in the second."""
+    half = len(customers) // 2
+    return tuple(zip(customers[:half], customers[half:], strict=True))
+
+
+class SelectiveFormulation(RoutingFormulation):
+    """One tour from the depot that need not visit everybody."""
+
+    def encode(
+        self, env: Any, problem: RoutingProblem, routes: Sequence[Route]
+    ) -> tuple[list[int], int]:
+        """The chosen customers in turn, then the depot."""
+        return [*one_route(routes), 0], 0

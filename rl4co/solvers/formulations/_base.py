@@ -1,0 +1,41 @@
+"""What the formulations of all kinds of problems have in common: the solvers that they prefer."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, TypeVar
+
+from rl4co.core.errors import UnsupportedError
+from rl4co.core.registry import FORMULATIONS
+
+
+class Formulation:
+    """How one problem is handed to classical solvers. Its methods keep nothing on the object.
+
+    Attributes:
+        kind: What it describes, for messages; each kind has a base class of its own.
+        solvers: Names of the solvers that look for the best solutions of the problem, the best one
+            first: it is the default. Others that read this kind solve the problem if asked for.
+    """
+
+    kind: ClassVar[str] = "formulation"
+    solvers: ClassVar[tuple[str, ...]] = ()
+
+
+F = TypeVar("F", bound=Formulation)
+
+
+def formulation_of(env: Any, kind: type[F]) -> F:
+    """How instances of the environment are formulated as problems of a kind.
+
+    Args:
+        env: Environment.
+        kind: Base class of the formulations wanted.
+    """
+    found = FORMULATIONS.get(env.name)
+    if found is None or not issubclass(found, kind):
+        got = "none" if found is None else f"a {found.kind}"
+        raise UnsupportedError(
+            f"expected an environment with a {kind.kind}, got {env.name!r} with {got}; register "
+            f"one with FORMULATIONS.register({env.name!r})"
+        )
+    return found()
