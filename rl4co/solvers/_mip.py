@@ -128,8 +128,9 @@ class _Search:
                 if self._settle(row, problem, result) or not result.optimal or left[row] <= 0:
                     del left[row]
             attempt += 1
-        # A solver's bound is exact, the environment's cost a sum in float32.
-        bounds = torch.minimum(self.bounds, -self.rewards.double())
+        # A solver's bound is off by its tolerance, the environment's cost may be a sum in float32.
+        costs = -self.rewards.double()
+        bounds = torch.where(self.proven, costs, torch.minimum(self.bounds, costs))
         return Found(self.actions, bounds, self.proven)
 
     def _settle(self, row: int, problem: MixedIntegerProblem, result: Result) -> bool:
