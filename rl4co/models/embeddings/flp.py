@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import torch
+
 from torch import Tensor, nn
 
 from rl4co.core.gains import location_gains
-from rl4co.core.ops import get_distance_matrix
 from rl4co.core.registry import EMBEDDINGS
 from rl4co.models.embeddings import (
     EmbeddingConfig,
@@ -56,8 +57,11 @@ class FLPGainEmbedding(GainEmbedding):
 
     def gains(self, state: Mapping[str, Tensor]) -> Tensor:
         """By Euclidean distances: they are made of the coordinates, which are small to record."""
-        # All states of an instance have the same coordinates: [B, Q, N, 2] -> [B, N, N]
-        matrix = get_distance_matrix(coordinates(state, "flp")[:, 0])
+        # All states of an instance have the same coordinates: [B, Q, N, 2] -> [B, N, 2]
+        locs = coordinates(state, "flp")[:, 0]
+        # Not by products, which would lose digits of short distances.
+        exact = "donot_use_mm_for_euclid_dist"
+        matrix = torch.cdist(locs, locs, compute_mode=exact)  # [B, N, N]
         return location_gains(state["distances"], matrix)
 
 

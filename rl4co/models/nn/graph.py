@@ -64,7 +64,7 @@ class GraphNetwork(nn.Module):
         `h [B, N, D]`, graphs of as many nodes → `[B, N, D]`
     """
 
-    #: Whether graphs have two kinds of nodes; None: the network does not look at the graph.
+    #: Whether graphs have two kinds of nodes; None: the network needs no graph.
     is_bipartite: ClassVar[bool | None] = False
 
     def __init__(
@@ -90,9 +90,9 @@ class GraphNetwork(nn.Module):
         """One layer."""
         raise NotImplementedError
 
-    def forward(self, h: Tensor, graph: Neighbors) -> Tensor:
+    def forward(self, h: Tensor, graph: Neighbors | None) -> Tensor:
         """Node embeddings after all layers."""
-        prepared = self.prepare(h, graph)
+        prepared = None if graph is None else self.prepare(h, graph)
         for layer, norm in zip(self.layers, self.norms, strict=True):
             h = norm(h + self.apply_layer(layer, h, prepared).relu())
         return h
@@ -119,10 +119,7 @@ class NodeMLP(GraphNetwork):
             nn.Linear(self.hidden_dim, self.embed_dim),
         )
 
-    def prepare(self, h: Tensor, graph: Neighbors) -> None:
-        """Nothing."""
-
-    def apply_layer(self, layer: nn.Module, h: Tensor, prepared: None) -> Tensor:
+    def apply_layer(self, layer: nn.Module, h: Tensor, prepared: Any) -> Tensor:
         """Position-wise."""
         out: Tensor = layer(h)
         return out
@@ -186,9 +183,9 @@ class BipartiteNetwork(GraphNetwork):
             make_normalization(normalization, embed_dim) for _ in range(num_layers)
         )
 
-    def forward(self, h: Tensor, graph: Neighbors) -> Tensor:
+    def forward(self, h: Tensor, graph: Neighbors | None) -> Tensor:
         """Embeddings of the first kind of nodes."""
-        assert graph.others is not None
+        assert graph is not None and graph.others is not None
         edges, _ = graph.edges()
         others = self.embed_others(graph.others)  # [B, M, D]
         there, back = edges.flip(0), edges

@@ -65,4 +65,5 @@ class GNNEncoder(AutoregressiveEncoder):
     def forward(self, td: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
         """Final and initial node embeddings."""
         init_embeds = self.init_embedding(td)  # [B, N, D]
-        return self.net(init_embeds, self.graph(td)), init_embeds
+        graph = None if self.net.is_bipartite is None else self.graph(td)
+        return self.net(init_embeds, graph), init_embeds
