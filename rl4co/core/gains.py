@@ -14,6 +14,15 @@ from torch import Tensor
 FEW_STATES = 8
 
 
+def euclidean_costs(locs: Tensor) -> Tensor:
+    """Distances between all locations: `[*B, N, 2]` → `[*B, N, N]`.
+
+    One fused operation, several times faster than differences and their norms; not by products,
+    which would lose digits of short distances.
+    """
+    return torch.cdist(locs, locs, compute_mode="donot_use_mm_for_euclid_dist")
+
+
 def location_gains(distances: Tensor, matrix: Tensor) -> Tensor:
     """How much shorter the ways of all customers get by one more facility at each location.
 

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import torch
-
 from torch import Tensor, nn
 
-from rl4co.core.gains import location_gains
+from rl4co.core.gains import euclidean_costs, location_gains
 from rl4co.core.registry import EMBEDDINGS
 from rl4co.models.embeddings import (
     EmbeddingConfig,
@@ -58,10 +56,7 @@ class FLPGainEmbedding(GainEmbedding):
     def gains(self, state: Mapping[str, Tensor]) -> Tensor:
         """By Euclidean distances: they are made of the coordinates, which are small to record."""
         # All states of an instance have the same coordinates: [B, Q, N, 2] -> [B, N, 2]
-        locs = coordinates(state, "flp")[:, 0]
-        # Not by products, which would lose digits of short distances.
-        exact = "donot_use_mm_for_euclid_dist"
-        matrix = torch.cdist(locs, locs, compute_mode=exact)  # [B, N, N]
+        matrix = euclidean_costs(coordinates(state, "flp")[:, 0])  # [B, N, N]
         return location_gains(state["distances"], matrix)
 
 

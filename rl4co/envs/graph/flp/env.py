@@ -9,8 +9,8 @@ import torch
 
 from torch import Tensor
 
-from rl4co.core.gains import location_gains
-from rl4co.core.ops import gather_points, get_distance_matrix
+from rl4co.core.gains import euclidean_costs, location_gains
+from rl4co.core.ops import gather_points
 from rl4co.core.registry import ENVS
 from rl4co.envs.base import State
 from rl4co.envs.graph._parts import SelectionEnv, fresh_selection
@@ -130,4 +130,4 @@ def serving_costs(instance: Mapping[str, Tensor]) -> Tensor:
     for key in MATRICES:
         if key in instance:
             return instance[key]
-    return get_distance_matrix(instance["locs"])
+    return euclidean_costs(instance["locs"])

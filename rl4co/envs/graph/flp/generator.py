@@ -12,7 +12,7 @@ from tensordict import TensorDict
 from torch.distributions import Distribution
 
 from rl4co.core.errors import ConfigError
-from rl4co.core.ops import get_distance_matrix
+from rl4co.core.gains import euclidean_costs
 from rl4co.envs.distributions import SamplerSpec, build_samplers
 from rl4co.envs.generator import Generator, check_interval, check_num_loc
 from rl4co.envs.graph._parts import default_choice
@@ -65,7 +65,7 @@ class FLPGenerator(Generator):
         diagonal = math.sqrt(2.0) * (self.max_loc - self.min_loc)
         instance = {
             "locs": locs,
-            "orig_distances": get_distance_matrix(locs),
+            "orig_distances": euclidean_costs(locs),
             "distances": torch.full_like(locs[..., 0], diagonal),
             "chosen": torch.zeros_like(locs[..., 0], dtype=torch.bool),
             "to_choose": torch.full(
