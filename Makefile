@@ -19,10 +19,10 @@ DOCS_STAMP := $(VENV)/.installed-docs
 TORCH := $(shell sed -n 's/^\(torch==[^ ;]*\).*/\1/p' constraints.txt)
 
 .DEFAULT_GOAL := help
-.PHONY: help .venv demo test lint format typecheck pytest docs clean
+.PHONY: help .venv demo test lint format typecheck pytest pytest-plain coverage docs clean
 
 help:  ## list the targets
-	@sed -n 's/^\([a-z.]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
+	@sed -n 's/^\([a-z.-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
 
 # torch goes first and alone: with the pinned build in place, no other package's range on torch
 # makes pip look for (and download) another one.
@@ -48,17 +48,27 @@ lint: $(STAMP)  ## style and format, without changing anything
 	$(BIN)/ruff format --check .
 
 format: $(STAMP)  ## repair style and format in place
+	$(BIN)/python tools/type_imports.py
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
 typecheck: $(STAMP)  ## static types
 	$(BIN)/mypy rl4co
 
-pytest: export OMP_NUM_THREADS = 1
-pytest: export MKL_NUM_THREADS = 1
-pytest: export NUMBA_NUM_THREADS = 1
+pytest coverage: export OMP_NUM_THREADS = 1
+pytest coverage: export MKL_NUM_THREADS = 1
+pytest coverage: export NUMBA_NUM_THREADS = 1
 pytest: $(STAMP)  ## tests only
 	$(BIN)/python -m pytest -n $(WORKERS) $(PYTEST_ARGS)
+
+coverage: $(STAMP)  ## tests, and which lines of the package they reach (htmlcov/index.html)
+	$(BIN)/python -m pytest -n $(WORKERS) --cov --cov-report=term --cov-report=html $(PYTEST_ARGS)
+
+pytest-plain: export OMP_NUM_THREADS = 1
+pytest-plain: export MKL_NUM_THREADS = 1
+pytest-plain: export RL4CO_KERNELS = 0
+pytest-plain: $(STAMP)  ## contract, decoding and model tests without compiled code
+	$(BIN)/python -m pytest -n $(WORKERS) -m "not slow" tests/contract tests/unit/decoding tests/unit/models $(PYTEST_ARGS)
 
 docs: $(DOCS_STAMP)  ## build the documentation into site/
 	$(BIN)/mkdocs build --strict

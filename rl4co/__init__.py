@@ -9,14 +9,7 @@ from typing import Any
 
 __version__ = "1.0.0.dev0"
 
-__all__ = ["__version__", "list_envs", "list_models", "make_env", "make_model"]
-
-
-def make_env(name: str, **kwargs: Any) -> Any:
-    """The environment called `name` (see :func:`list_envs`)."""
-    from rl4co.core.registry import ENVS
-
-    return ENVS[name](**kwargs)
+__all__ = ["__version__", "list_envs", "list_models", "make_model"]
 
 
 def make_model(name: str, env: Any, **kwargs: Any) -> Any:

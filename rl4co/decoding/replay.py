@@ -3,29 +3,39 @@
 With the actions known, the inputs of all T steps are known too: the masks and the few state keys
 that a decoder reads, recorded during the rollout and stacked to a time axis. Instead of an
 autograd graph of T small steps there is one of a handful of batched matrix products.
+
+Many solutions of many steps make more logits than a cache, or a memory, holds. Then the batch is
+replayed in pieces, a few instances at a time, each of which is computed again in the backward pass.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import torch
+import torch.nn.functional as F
 
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from rl4co.core.ops import gather_nodes, step_entropy
-from rl4co.decoding.likelihood import chosen_log_prob
-from rl4co.decoding.rollout import SUPPORT, Rollout
+from rl4co.decoding.rollout import SUPPORT, LogitsFn, Rollout
 from rl4co.decoding.strategies import DecodingStrategy
-from rl4co.envs.base import State
+
+#: Logits of a piece, by the kind of device: on a CPU what the cache holds with its gradients,
+#: elsewhere what memory bears easily.
+PIECE = {"cpu": 2**20}
+PIECE_ELSEWHERE = 2**27
+#: Up to so many times a piece, all is computed at once and kept for the backward pass.
+WHOLE = 8
 
 
 def replay(
-    logits_fn: Callable[[State], Tensor],
+    logits_fn: LogitsFn,
     rollout: Rollout,
     strategy: DecodingStrategy,
     *,
+    by_instance: Callable[[slice], LogitsFn] | None = None,
     chunk: int | None = None,
     with_entropy: bool = False,
 ) -> tuple[Tensor, Tensor | None]:
@@ -35,70 +45,87 @@ def replay(
         logits_fn: State with axes `[B, Q]` → logits `[B, Q, N]`, for any number of queries Q.
         rollout: Actions and the trace of the state keys that `logits_fn` reads.
         strategy: Filters the logits as during the rollout.
-        chunk: Steps per piece. Each piece is recomputed in the backward pass, so the peak memory
-            of the decoder shrinks by about T / chunk for one more forward pass through it.
+        by_instance: Instances → the same function for these alone; None: it is for all or none,
+            and pieces are pieces of steps.
+        chunk: Steps per piece; None: pieces are chosen by size.
         with_entropy: Compute the entropy of each step too.
 
     Returns:
         Log-probabilities `[B, S, T]` and entropies `[B, S, T]` (or None). Forced steps are 0.
     """
-    chosen = rollout.actions[..., rollout.forced :]  # [B, S, T']
-    num_starts, num_steps = chosen.shape[1:]
+    actions = rollout.actions[..., rollout.forced :]  # [B, S, T']
+    batch, num_starts, num_steps = actions.shape
     if num_steps == 0:  # every action was forced
-        zeros = torch.zeros(rollout.actions.shape, device=chosen.device)
+        zeros = torch.zeros(rollout.actions.shape, device=actions.device)
         return zeros, zeros if with_entropy else None
     known = strategy.without_truncation() if SUPPORT in rollout.trace else strategy
-    # All steps of all solutions are queries of their instance, Q = S * T'.
-    trace = {key: value.flatten(1, 2) for key, value in rollout.trace.items()}  # [B, Q, ...]
-    actions = chosen.flatten(1)  # [B, Q]
-    live = _unfinished(trace.pop("done", None))
-    if live is not None:
-        trace = {key: _take(value, live) for key, value in trace.items()}
-        actions = actions.gather(1, live)
 
-    def piece(first: int, last: int) -> Tensor:
-        state = {key: value[:, first:last] for key, value in trace.items()}
-        logits, mask = logits_fn(state), state.get(SUPPORT, state["action_mask"])  # [B, Q', N]
-        if known.only_clips and not with_entropy:
-            return chosen_log_prob(logits, mask, actions[:, first:last], known.tanh_clipping)
-        log_probs = known.filter(logits, mask).log_softmax(-1)
-        out = gather_nodes(log_probs, actions[:, first:last])  # [B, Q']
-        return torch.stack([out, step_entropy(log_probs)]) if with_entropy else out
+    def piece(rows: slice, steps: slice) -> Tensor:
+        """Log-probabilities (and entropies) `[(2,) b, S, t]` of some instances and steps."""
+        # All steps of all solutions are queries of their instance, Q = S * t.
+        state = {
+            key: value[rows, :, steps].flatten(1, 2)  # [b, Q, ...]
+            for key, value in rollout.trace.items()
+        }
+        chosen = actions[rows, :, steps]  # [b, S, t]
+        some = by_instance is not None and rows != slice(0, batch)
+        logits = (by_instance(rows) if some else logits_fn)(state)  # type: ignore[misc]
+        logits = known.filter(logits, state.get(SUPPORT, state["action_mask"]))
+        log_probs = logits.log_softmax(-1)  # [b, Q, N]
+        out = gather_nodes(log_probs, chosen.flatten(1))  # [b, Q]
+        if with_entropy:
+            out = torch.stack([out, step_entropy(log_probs)])
+        return out.unflatten(-1, (num_starts, -1))
 
-    num_queries = actions.shape[1]
-    size = chunk * num_starts if chunk else num_queries
-    pieces = []
-    for first in range(0, num_queries, size):
-        last = min(first + size, num_queries)
-        if chunk and torch.is_grad_enabled():
-            pieces.append(checkpoint(piece, first, last, use_reentrant=False))
-        else:
-            pieces.append(piece(first, last))
-    result = pieces[0] if len(pieces) == 1 else torch.cat(pieces, -1)  # [(2,) B, Q]
-    if live is not None:
-        everywhere = result.new_zeros(*result.shape[:-1], num_starts * num_steps)
-        result = everywhere.scatter(-1, live.expand_as(result), result)
-    result = result.unflatten(-1, (num_starts, num_steps))  # [(2,) B, S, T']
-    result = torch.nn.functional.pad(result, (rollout.forced, 0))
-    return (result[0], result[1]) if with_entropy else (result, None)
+    logits_per_step = num_starts * rollout.trace["action_mask"].shape[-1]
+    plan = list(
+        _plan(rollout, logits_per_step, chunk, by_instance is not None, actions.device.type)
+    )
+    recompute = torch.is_grad_enabled() and (len(plan) > 1 or len(plan[0][1]) > 1)
+    results = []
+    for rows, parts in plan:
+        pieces = [
+            checkpoint(piece, rows, steps, use_reentrant=False) if recompute else piece(rows, steps)
+            for steps in parts
+        ]
+        # Behind its last step an instance waits for its batch mates: probability one.
+        result = torch.cat(pieces, -1)  # [(2,) b, S, t]
+        results.append(F.pad(result, (rollout.forced, num_steps - result.shape[-1])))
+    whole = torch.cat(results, -3)  # [(2,) B, S, T]
+    return (whole[0], whole[1]) if with_entropy else (whole, None)
 
 
-def _unfinished(done: Tensor | None) -> Tensor | None:
-    """Queries `[B, Q']` that a finished solution does not ask; None if there are too few to skip.
+def _plan(
+    rollout: Rollout, logits_per_step: int, chunk: int | None, splits: bool, device: str
+) -> Iterator[tuple[slice, list[slice]]]:
+    """Instances that are replayed together, and the pieces of their steps."""
+    batch, _, most = rollout.actions.shape
+    most -= rollout.forced
+    limit = PIECE.get(device, PIECE_ELSEWHERE)
+    if chunk is not None:
+        yield slice(0, batch), _cut(most, chunk)
+        return
+    if batch * most * logits_per_step <= WHOLE * limit:
+        yield slice(0, batch), _cut(most, most)
+        return
+    if not splits:
+        yield slice(0, batch), _cut(most, max(1, limit // (batch * logits_per_step)))
+        return
+    lengths = _lengths(rollout)
+    size = max(1, limit // (most * logits_per_step))
+    for first in range(0, batch, size):
+        rows = slice(first, min(first + size, batch))
+        longest = most if lengths is None else max(lengths[rows])
+        yield rows, _cut(longest, max(1, limit // logits_per_step))
 
-    In the steps that a finished solution waits for its batch mates it has one action of probability
-    one. Instances with fewer queries than others are filled up with such steps.
-    """
+
+def _cut(length: int, size: int) -> list[slice]:
+    return [slice(first, min(first + size, length)) for first in range(0, length, size)]
+
+
+def _lengths(rollout: Rollout) -> list[int] | None:
+    """Steps that the longest solution of each instance takes, at least 1; None: all the same."""
+    done = rollout.trace.get("done")  # [B, S, T', 1]
     if done is None:
         return None
-    done = done.flatten(1)  # [B, Q]
-    most = int((~done).sum(1).max())
-    if most > 0.9 * done.shape[1]:
-        return None
-    return done.byte().argsort(dim=1, stable=True)[:, :most]
-
-
-def _take(values: Tensor, index: Tensor) -> Tensor:
-    """Some of the queries: `[B, Q, ...], [B, Q']` → `[B, Q', ...]`."""
-    rows = torch.arange(len(values), device=values.device).unsqueeze(-1)  # [B, 1]
-    return values[rows, index]
+    return (~done).sum((2, 3)).amax(1).clamp_min(1).tolist()

@@ -17,7 +17,6 @@ from torch import Tensor
 
 from rl4co.core.errors import InvalidActionError, format_indices
 from rl4co.core.ops import any_true, gather_nodes, step_entropy
-from rl4co.decoding.live import LiveInstances, NarrowFn
 from rl4co.decoding.logits import sample_weights
 from rl4co.decoding.strategies import DecodingStrategy
 from rl4co.envs.base import RL4COEnvBase, State
@@ -29,8 +28,6 @@ MemoryFn = Callable[[State], State]
 #: Key of a trace: the actions that top-k or top-p left over. Recorded, because recomputing it would
 #: move its border by rounding, and with it some chosen actions to probability zero.
 SUPPORT = "support"
-#: Entries of all steps' logits up to which they are kept to be normalised at once.
-_SMALL = 2**16
 
 
 @dataclasses.dataclass
@@ -42,8 +39,7 @@ class Rollout:
         log_probs: Log-probabilities of the chosen actions `[B, S, T]` (None if not asked for). A
             forced start has log-probability 0.
         entropy: Entropy of the distribution at each step `[B, S, T]` (None if not asked for).
-        state: Final state, axes `[B, S]`, without the instances that were dropped on the way; empty
-            if the solutions were not made step by step.
+        state: Final state, axes `[B, S]`; empty if the solutions were not made step by step.
         trace: Recorded state keys, stacked over the steps chosen by the policy `[B, S, T', ...]`.
         forced: Number of leading actions that were forced (with multi-start usually 1).
     """
@@ -82,7 +78,6 @@ def decode(
     *,
     starts: Tensor | None = None,
     memorise: MemoryFn | None = None,
-    narrow: NarrowFn | None = None,
     record: Sequence[str] = (),
     with_log_probs: bool = True,
     with_entropy: bool = False,
@@ -99,10 +94,7 @@ def decode(
         starts: First actions `[B, S, K]` forced upon the policy.
         memorise: Called with the state after each action, forced ones included; what it returns is
             carried along in the state.
-        narrow: Called when instances whose solutions are all finished are dropped; from then on the
-            logits are those of the instances that are left. None, or actions that are drawn at
-            random: all stay to the end.
-        record: State keys to keep for every step that the policy decides; nothing is dropped then.
+        record: State keys to keep for every step that the policy decides.
         with_log_probs: Compute log-probabilities of the chosen actions.
         with_entropy: Compute the entropy of each step.
         num_steps: Exact number of steps; skips all looks at `done`.
@@ -113,13 +105,8 @@ def decode(
     log_probs: list[Tensor] = []
     entropies: list[Tensor] = []
     trace: dict[str, list[Tensor]] = {key: [] for key in record}
-    supports: list[Tensor] = []
-    # Few small steps are normalised together at the end: at that size each call costs the same.
-    later = with_log_probs and not with_entropy and state["action_mask"].numel() * most <= _SMALL
-    kept: list[Tensor] = []
-    # Without some of the instances the others would be dealt other random numbers.
-    together = later or record or strategy.draws
-    live = None if narrow is None or together else LiveInstances(state)
+    if record and strategy.truncates:
+        trace[SUPPORT] = []
 
     for action in () if starts is None else starts.unbind(-1):
         actions.append(action)
@@ -129,46 +116,29 @@ def decode(
 
     for step in range(len(actions), most):
         # Looking at `done` synchronises with the device: not before the shortest solution ends.
-        if step >= fewest and fewest < most:
-            if all_finished(env, state, None if live is None else live.rows):
-                break
-            if live is not None and narrow is not None:
-                state = live.drop_finished(state, step, narrow)
-        for key, values in trace.items():
-            values.append(state[key])
+        if step >= fewest and fewest < most and all_finished(env, state):
+            break
         logits = strategy.filter(logits_fn(state), state["action_mask"])
         action = strategy.choose(logits, step)
         actions.append(action)
-        if record and strategy.truncates:
-            supports.append(logits > -torch.inf)
-        if later:
-            kept.append(logits)
-        elif with_log_probs or with_entropy:
+        for key, values in trace.items():
+            values.append(logits > -torch.inf if key == SUPPORT else state[key])
+        if with_log_probs or with_entropy:
             normalised = logits.log_softmax(-1)
-            if with_log_probs:
-                log_probs.append(gather_nodes(normalised, action))
+            log_probs.append(gather_nodes(normalised, action))
             if with_entropy:
                 entropies.append(step_entropy(normalised))
         state = advance(env, state, action, memorise)
     else:
         if num_steps is None:
-            require_finished(env, state, most, None if live is None else live.rows)
+            require_finished(env, state, most)
 
-    if live is not None:
-        actions = live.restore(actions, live.padding)
-        nothing = torch.zeros_like(live.padding)
-        log_probs, entropies = (live.restore(values, nothing) for values in (log_probs, entropies))
-    sequence = torch.stack(actions, -1)  # [B, S, T]
-    if kept:
-        normalised = torch.stack(kept, 2).log_softmax(-1)  # [B, S, T', N]
-        chosen = gather_nodes(normalised, sequence[..., len(log_probs) :])  # [B, S, T']
-        log_probs.extend(chosen.unbind(-1))
     return Rollout(
-        actions=sequence,
+        actions=torch.stack(actions, -1),  # [B, S, T]
         log_probs=torch.stack(log_probs, -1) if with_log_probs else None,
         entropy=torch.stack(entropies, -1) if with_entropy else None,
         state=state,
-        trace=_stack(trace | ({SUPPORT: supports} if supports else {}), state),
+        trace=_stack(trace, state),
         forced=0 if starts is None else starts.shape[-1],
     )
 
@@ -183,10 +153,9 @@ def advance(env: RL4COEnvBase, state: State, action: Tensor, memorise: MemoryFn 
 
 def _stack(trace: dict[str, list[Tensor]], state: State) -> State:
     """Stacks recorded values over steps; without any step, tensors without steps."""
-    return {
-        key: torch.stack(values, 2) if values else state[key].unsqueeze(2)[:, :, :0]
-        for key, values in trace.items()
-    }
+    if not all(trace.values()):
+        return {key: state[key].unsqueeze(2)[:, :, :0] for key in trace if key in state}
+    return {key: torch.stack(values, 2) for key, values in trace.items()}
 
 
 def walk(
@@ -261,18 +230,11 @@ def random_policy(td: TensorDictBase) -> TensorDictBase:
     return td.set("action", sample_weights(td["action_mask"].float()))
 
 
-def all_finished(env: RL4COEnvBase, state: State, rows: Tensor | None = None) -> bool:
-    """Whether every instance is done; refuses states from which there is no way on.
-
-    Args:
-        env: The environment.
-        state: Its state.
-        rows: Positions of the instances in the batch; None: these are all.
-    """
-    done = state["done"]
-    if bool(done.all()):
+def all_finished(env: RL4COEnvBase, state: State) -> bool:
+    """Whether every instance is done; refuses states from which there is no way on."""
+    if bool(state["done"].all()):
         return True
-    _refuse_stuck(env, is_stuck(state), rows)
+    _refuse_stuck(env, is_stuck(state))
     return False
 
 
@@ -306,26 +268,24 @@ def is_stuck(state: State) -> Tensor:
     return ~(any_true(state["action_mask"]) | state["done"])
 
 
-def require_finished(
-    env: RL4COEnvBase, state: State, steps: int, rows: Tensor | None = None
-) -> None:
-    """Raises unless every instance is done after `steps` steps; `rows` as above."""
-    if not all_finished(env, state, rows):
+def require_finished(env: RL4COEnvBase, state: State, steps: int) -> None:
+    """Raises unless every instance is done after `steps` steps."""
+    if not all_finished(env, state):
         raise InvalidActionError(
             f"expected all {env.name} instances to finish within {steps} steps, got unfinished "
-            f"instances {_instances(~state['done'], rows)}"
+            f"instances {_instances(~state['done'])}"
         )
 
 
-def _refuse_stuck(env: RL4COEnvBase, stuck: Tensor, rows: Tensor | None = None) -> None:
+def _refuse_stuck(env: RL4COEnvBase, stuck: Tensor) -> None:
     if bool(stuck.any()):
         raise InvalidActionError(
             f"expected an allowed action in every unfinished {env.name} state, got none in "
-            f"instances {_instances(stuck, rows)}; the instance is infeasible or the mask is wrong"
+            f"instances {_instances(stuck)}; the instance is infeasible or the mask is wrong"
         )
 
 
-def _instances(flags: Tensor, rows: Tensor | None) -> str:
+def _instances(flags: Tensor) -> str:
     """Instances (rows of the batch) for which any solution is flagged."""
-    flagged = (flags.flatten(1).any(-1) if flags.dim() > 1 else flags).nonzero().flatten()
-    return format_indices((flagged if rows is None else rows[flagged]).tolist())
+    flagged = flags.flatten(1).any(-1) if flags.dim() > 1 else flags
+    return format_indices(flagged.nonzero().flatten().tolist())

@@ -6,10 +6,19 @@ generators can be imported from here, from their area and from their folder.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rl4co.core.lazy import lazy_attributes
 from rl4co.core.registry import ENVS
+
+if TYPE_CHECKING:
+    from rl4co.envs.base import RL4COEnvBase as RL4COEnvBase
+    from rl4co.envs.checks import check_env as check_env
+    from rl4co.envs.eda import *
+    from rl4co.envs.generator import Generator as Generator
+    from rl4co.envs.graph import *
+    from rl4co.envs.routing import *
+    from rl4co.envs.scheduling import *
 
 ENV_REGISTRY = ENVS
 

@@ -126,10 +126,23 @@ class RL4COEnvBase(RecordsArguments, TorchRLMode):
             check_is_tensordict(td)
         if td is None and (batch_size is not None or not self._torchrl_mode):
             td = self.generate(self.batch_size if batch_size is None else batch_size)
-        if self._torchrl_mode:
+        if td is None or self._torchrl_mode:
             # TorchRL writes the new state into the TensorDict it is given.
             return super().reset(None if td is None else td.copy(), **kwargs)
-        return self._reset_instances(td)
+        if self.check_instance:
+            self.check_instances(td)
+        return TensorDict(self.initial_state(td), batch_size=td.batch_size, device=self.device)
+
+    def initial_state(self, td: TensorDictBase) -> State:
+        """The state in which the solution of an instance begins; the instance is not checked."""
+        instance = dict(td.to(self.device).items())
+        done = torch.zeros(*td.batch_size, 1, dtype=torch.bool, device=self.device)
+        extras = {key: value for key, value in instance.items() if key not in self.instance_shapes}
+        state = {"i": done.long(), **extras, **self._init_state(instance)}
+        state.update(done=done, terminated=done)
+        state["reward"] = torch.zeros(*td.batch_size, 1, device=self.device)
+        state["action_mask"] = self._action_mask(state)
+        return state
 
     def step(self, td: TensorDictBase) -> Any:
         """Applies `td["action"]`; the new state is under `"next"`. `td` is not modified.
@@ -140,7 +153,10 @@ class RL4COEnvBase(RecordsArguments, TorchRLMode):
         if self._torchrl_mode:
             return super().step(td)
         check_action(self.name, td["action_mask"], td.get("action", None))
-        return {"next": self._step(td)}
+        state = dict(td.items())
+        new_state = self.advance(state, state["action"])
+        new_state["terminated"] = new_state["done"]
+        return {"next": TensorDict(new_state, batch_size=td.batch_size, device=self.device)}
 
     def advance(self, state: State, action: Tensor) -> State:
         """One step on a plain mapping: the new state with its mask. What the decode loop calls."""

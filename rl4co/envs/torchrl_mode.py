@@ -35,47 +35,35 @@ class TorchRLMode(ProblemHooks, EnvBase):
     def _reset(self, tensordict: TensorDictBase | None = None, **_: Any) -> TensorDict:
         """TorchRL's reset: a TensorDict with instance keys only is an instance to start from."""
         if tensordict is None:
-            return self._reset_instances(self.generate(self.batch_size))
+            return self._torchrl_state(self.generate(self.batch_size))
         keys = set(tensordict.keys())
         if "action_mask" not in keys and self.schema.required_keys(keys) <= keys:
-            return self._reset_instances(tensordict)
-        return self._reset_instances(self.generate(tensordict.batch_size))
+            if self.check_instance:
+                self.check_instances(tensordict)
+            return self._torchrl_state(tensordict)
+        return self._torchrl_state(self.generate(tensordict.batch_size))
 
-    def _reset_instances(self, td: TensorDictBase) -> TensorDict:
-        if self.check_instance:
-            self.check_instances(td)
-        return self._initial_state(td, self._torchrl_mode)
-
-    def _initial_state(self, td: TensorDictBase, torchrl_mode: bool) -> TensorDict:
-        batch = td.batch_size
-        instance = dict(td.to(self.device).items())
-        done = torch.zeros(*batch, 1, dtype=torch.bool, device=self.device)
-        extras = {k: v for k, v in instance.items() if k not in self.instance_shapes}
-        state = {"i": done.long(), **extras, **self._init_state(instance)}
-        state.update(done=done, terminated=done)
-        if torchrl_mode:
-            steps = self.step_bounds(state)[1]
-            state["solution"] = torch.zeros(*batch, steps, dtype=torch.int64, device=self.device)
-        else:
-            state["reward"] = torch.zeros(*batch, 1, device=self.device)
-        state["action_mask"] = self._action_mask(state)
-        return TensorDict(state, batch_size=batch, device=self.device)
+    def _torchrl_state(self, td: TensorDictBase) -> TensorDict:
+        """The initial state with room for the solution, and without a reward."""
+        state = self.initial_state(td)
+        steps = self.step_bounds(state)[1]
+        del state["reward"]
+        state["solution"] = torch.zeros(
+            *td.batch_size, steps, dtype=torch.int64, device=self.device
+        )
+        return TensorDict(state, batch_size=td.batch_size, device=self.device)
 
     def _step(self, tensordict: TensorDictBase) -> TensorDict:
-        state = (
-            dict(tensordict.exclude("next").items())
-            if self._torchrl_mode
-            else dict(tensordict.items())
-        )
+        """TorchRL's step: records the action, and rewards a solution when it is finished."""
+        state = dict(tensordict.exclude("next").items())
         new_state = self.advance(state, state["action"])
         new_state["terminated"] = new_state["done"]
-        if self._torchrl_mode:
-            new_state.pop("action")
-            new_state["solution"] = _write_step(state["solution"], state["i"], state["action"])
-            if "reward" not in new_state or not self.has_dense_reward:
-                final = self._objective(new_state, new_state["solution"]).unsqueeze(-1)  # [*B, 1]
-                finished_now = new_state["done"] & ~state["done"]
-                new_state["reward"] = torch.where(finished_now, final, torch.zeros_like(final))
+        new_state.pop("action")
+        new_state["solution"] = _write_step(state["solution"], state["i"], state["action"])
+        if "reward" not in new_state or not self.has_dense_reward:
+            final = self._objective(new_state, new_state["solution"]).unsqueeze(-1)  # [*B, 1]
+            finished_now = new_state["done"] & ~state["done"]
+            new_state["reward"] = torch.where(finished_now, final, torch.zeros_like(final))
         return TensorDict(new_state, batch_size=tensordict.batch_size, device=self.device)
 
     @property
@@ -94,7 +82,7 @@ class TorchRLMode(ProblemHooks, EnvBase):
             unlimited=self.unlimited_keys,
             kinds={key: number_kind(value) for key, value in instance.items()},
         )
-        td = self._initial_state(instance, torchrl_mode=True)
+        td = self._torchrl_state(instance)
         leaves = {key: _leaf_spec(value) for key, value in td.items() if key not in _DONE_KEYS}
         self.observation_spec = Composite(leaves, shape=torch.Size([]), device=self.device)
         self.action_spec = Categorical(

@@ -37,10 +37,13 @@ class CompiledFunction:
     Args:
         function: What is compiled.
         fast_sums: Whether sums may be taken in any order.
+        inline: Whether the function is copied into its callers.
     """
 
-    def __init__(self, function: Callable[..., Any], fast_sums: bool = False) -> None:
-        self.function, self.fast_sums = function, fast_sums
+    def __init__(
+        self, function: Callable[..., Any], fast_sums: bool = False, inline: bool = False
+    ) -> None:
+        self.function, self.fast_sums, self.inline = function, fast_sums, inline
         functools.update_wrapper(self, function)
 
     def __call__(self, *arguments: Any) -> Any:
@@ -54,19 +57,23 @@ class CompiledFunction:
             import numba
         except ImportError as error:
             raise MissingDependencyError("numba") from error
-        options: dict[str, Any] = {"nogil": True}
+        # NumPy's rules for divisions by zero: infinities and NaN, no exceptions.
+        options: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
         if self.fast_sums:
             options["fastmath"] = set(FAST_SUMS)
+        if self.inline:
+            return numba.njit(inline="always", **options)(self.function)
+        settings: Any = numba.config
         for folder in _cache_folders(self.fingerprint()):
             with _LOCK:
-                before, numba.config.CACHE_DIR = numba.config.CACHE_DIR, str(folder)
+                before, settings.CACHE_DIR = settings.CACHE_DIR, str(folder)
                 try:
                     folder.mkdir(parents=True, exist_ok=True)
                     return numba.njit(cache=True, **options)(self.function)
                 except (OSError, RuntimeError):  # not writable
                     continue
                 finally:
-                    numba.config.CACHE_DIR = before
+                    settings.CACHE_DIR = before
         return numba.njit(**options)(self.function)
 
     @property
@@ -75,7 +82,7 @@ class CompiledFunction:
 
     def fingerprint(self) -> str:
         """Key of everything that the compiled code depends on: sources, and numbers by name."""
-        digest = hashlib.sha256()
+        digest = hashlib.sha256(Path(__file__).read_bytes())
         for part in sorted(set(self._dependencies(set()))):
             digest.update(part.encode())
         return digest.hexdigest()[:16]
@@ -102,8 +109,12 @@ def _cache_folders(key: str) -> Iterator[Path]:
 @overload
 def compiled(function: Callable[..., Any]) -> CompiledFunction: ...
 @overload
-def compiled(*, fast_sums: bool) -> Callable[[Callable[..., Any]], CompiledFunction]: ...
-def compiled(function: Callable[..., Any] | None = None, *, fast_sums: bool = False) -> Any:
+def compiled(
+    *, fast_sums: bool = ..., inline: bool = ...
+) -> Callable[[Callable[..., Any]], CompiledFunction]: ...
+def compiled(
+    function: Callable[..., Any] | None = None, *, fast_sums: bool = False, inline: bool = False
+) -> Any:
     """Decorator: numba compiles the function when it is first called.
 
     The function must be valid both compiled and as plain Python on NumPy arrays, because the latter
@@ -112,6 +123,8 @@ def compiled(function: Callable[..., Any] | None = None, *, fast_sums: bool = Fa
     Args:
         function: The function, if the decorator is used without arguments.
         fast_sums: Whether sums may be taken in any order, which vector instructions need.
+        inline: Whether the function is copied into its callers. Small functions that are given
+            arrays gain by it: numba counts references to arrays at every call.
 
     Example:
         >>> @compiled
@@ -122,5 +135,5 @@ def compiled(function: Callable[..., Any] | None = None, *, fast_sums: bool = Fa
         ...     return result
     """
     if function is None:
-        return functools.partial(CompiledFunction, fast_sums=fast_sums)
-    return CompiledFunction(function, fast_sums)
+        return functools.partial(CompiledFunction, fast_sums=fast_sums, inline=inline)
+    return CompiledFunction(function, fast_sums, inline)

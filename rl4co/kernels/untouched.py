@@ -9,16 +9,17 @@ from __future__ import annotations
 
 import types
 
-from collections.abc import Callable
 from typing import TypeVar
 
 from torch import nn
 from torch.nn.modules import module as torch_module
 
+from rl4co.kernels.switch import are_enabled
+
 C = TypeVar("C", bound=type[nn.Module])
 
-#: Classes that kernels know → their functions as they were defined.
-_STANDARD: dict[type[nn.Module], dict[str, Callable[..., object]]] = {}
+#: Classes that kernels know → their methods as they were defined.
+_STANDARD: dict[type[nn.Module], dict[str, object]] = {}
 
 #: Hooks of a module, and of all modules.
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
@@ -26,21 +27,13 @@ _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_
 
 def standard(cls: C) -> C:
     """Class decorator: kernels know what this class computes; its subclasses are not included."""
-    _STANDARD[cls] = _functions(cls)
+    parents = [parent for parent in cls.__mro__ if parent not in (nn.Module, object)]
+    names = {name for parent in parents for name, value in vars(parent).items() if _acts(value)}
+    _STANDARD[cls] = {name: getattr(cls, name) for name in (*names, "__call__", "_call_impl")}
     return cls
 
 
-def _functions(cls: type[nn.Module]) -> dict[str, Callable[..., object]]:
-    """The functions of a class and its parents; later changes of any of them show up here."""
-    found: dict[str, Callable[..., object]] = {}
-    for parent in reversed(cls.__mro__):
-        found.update(
-            {key: value for key, value in vars(parent).items() if _is_function(value)},
-        )
-    return found
-
-
-def _is_function(value: object) -> bool:
+def _acts(value: object) -> bool:
     return isinstance(value, types.FunctionType | property | staticmethod | classmethod)
 
 
@@ -55,13 +48,18 @@ def is_untouched(module: nn.Module) -> bool:
     return all(_is_standard(part) for part in module.modules())
 
 
+def may_replace(module: nn.Module) -> bool:
+    """Whether kernels are switched on and may do the work of this module."""
+    return are_enabled() and is_untouched(module)
+
+
 def _is_standard(module: nn.Module) -> bool:
     known = _STANDARD.get(type(module))
     return (
         known is not None
         and not any(getattr(module, kind) for kind in _HOOKS)
-        and not any(name in known for name in vars(module))
-        and _functions(type(module)) == known
+        and known.keys().isdisjoint(vars(module))
+        and all(getattr(type(module), name) is method for name, method in known.items())
     )
 
 

@@ -2,7 +2,28 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from rl4co.core.lazy import lazy_attributes
+
+if TYPE_CHECKING:
+    from rl4co.models.policies.autoregressive import AutoregressiveDecoder as AutoregressiveDecoder
+    from rl4co.models.policies.autoregressive import AutoregressiveEncoder as AutoregressiveEncoder
+    from rl4co.models.policies.autoregressive import AutoregressivePolicy as AutoregressivePolicy
+    from rl4co.models.policies.constructive import ConstructivePolicy as ConstructivePolicy
+    from rl4co.models.policies.modules import ConstructiveDecoder as ConstructiveDecoder
+    from rl4co.models.policies.modules import ConstructiveEncoder as ConstructiveEncoder
+    from rl4co.models.policies.pretrained import load_pretrained as load_pretrained
+    from rl4co.models.rl.a2c import A2C as A2C
+    from rl4co.models.rl.base import RL4COLitModule as RL4COLitModule
+    from rl4co.models.rl.baselines import REINFORCEBaseline as REINFORCEBaseline
+    from rl4co.models.rl.baselines import get_reinforce_baseline as get_reinforce_baseline
+    from rl4co.models.rl.critic import CriticNetwork as CriticNetwork
+    from rl4co.models.rl.ppo import PPO as PPO
+    from rl4co.models.rl.reinforce import REINFORCE as REINFORCE
+    from rl4co.models.rl.stepwise_ppo import StepwisePPO as StepwisePPO
+    from rl4co.models.rl.transductive import TransductiveModel as TransductiveModel
+    from rl4co.models.zoo import *
 
 _BASES = {
     "ConstructiveEncoder": "rl4co.models.policies.modules",

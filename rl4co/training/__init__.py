@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from rl4co.core.lazy import lazy_attributes
+
+if TYPE_CHECKING:
+    from rl4co.training.callbacks import LearningCurve as LearningCurve
+    from rl4co.training.callbacks import RL4COProgressBar as RL4COProgressBar
+    from rl4co.training.callbacks import SpeedMonitor as SpeedMonitor
+    from rl4co.training.checkpoint import AtomicCheckpointIO as AtomicCheckpointIO
+    from rl4co.training.memory import tune_allocator as tune_allocator
+    from rl4co.training.reptile import ReptileCallback as ReptileCallback
+    from rl4co.training.resume import ExactResume as ExactResume
+    from rl4co.training.trainer import RL4COTrainer as RL4COTrainer
 
 _LAZY = {
     "RL4COTrainer": "rl4co.training.trainer",

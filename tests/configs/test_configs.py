@@ -13,6 +13,7 @@ from hydra.utils import get_object
 from omegaconf import DictConfig, OmegaConf
 
 from rl4co.core.errors import MissingDependencyError
+from rl4co.core.registry import MODELS
 from rl4co.envs import scheduling
 from rl4co.tasks.train import CONFIG_DIR, load_config, run
 
@@ -129,6 +130,13 @@ def test_every_file_composes(file: str):
     OmegaConf.to_container(cfg, resolve=True, throw_on_missing=True)
     for target in targets(cfg):
         assert callable(get_object(target)), target
+
+
+@pytest.mark.parametrize("method", MODELS.names())
+def test_every_method_has_a_configuration(method: str):
+    """`rl4co/configs/model/<method>.yaml` names a class of the method's folder."""
+    target = get_object(load_config([f"model={method}"]).model._target_)
+    assert target.__module__.startswith(MODELS.location(method))
 
 
 def test_example_is_that_of_the_paper():

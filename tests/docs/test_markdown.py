@@ -11,6 +11,7 @@ import pytest
 import typer
 
 from rl4co.cli import app
+from rl4co.core.registry import FORMULATIONS
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -57,6 +58,8 @@ def test_the_papers_listing_is_printed_in_the_readme():
 def test_code_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """All blocks of a page, one after the other in one namespace."""
     monkeypatch.chdir(tmp_path)
+    # What a page registers is gone after it.
+    monkeypatch.setattr(FORMULATIONS, "_entries", dict(FORMULATIONS._entries))
     namespace: dict[str, object] = {}
     for code in blocks(page):
         if NEEDS_FILES in code:

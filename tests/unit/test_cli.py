@@ -105,7 +105,7 @@ def test_lists_agree_with_the_registries():
         "decoding": set(_STRATEGIES),
         "methods": set(METHODS),
     }
-    assert {"example", "quick", "routing/am", "routing/pomo", "cvrp/pomo"} <= experiments
+    assert {"example", "quick", "routing/am", "routing/pomo"} <= experiments
 
 
 def test_every_name_is_described():
@@ -117,7 +117,7 @@ def test_every_name_is_described():
 
 @pytest.mark.parametrize(
     ("pattern", "expected"),
-    [("tsp/po", ["tsp/pomo"]), ("qu*", ["quick"]), ("nothing", [])],
+    [("routing/pom", ["routing/pomo"]), ("qu*", ["quick"]), ("nothing", [])],
 )
 def test_list_pattern(pattern: str, expected: list[str]):
     """A part of the name, or a pattern."""

@@ -1,5 +1,15 @@
 """Scheduling problems."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from rl4co.core.lazy import lazy_attributes
+
+if TYPE_CHECKING:
+    from rl4co.envs.scheduling.ffsp import *
+    from rl4co.envs.scheduling.fjsp import *
+    from rl4co.envs.scheduling.jssp import *
+    from rl4co.envs.scheduling.smtwtp import *
 
 __getattr__, __dir__ = lazy_attributes(__name__, eager=(), packages=(__name__,))

@@ -8,21 +8,21 @@ from __future__ import annotations
 
 from rl4co.core.registry import EMBEDDINGS
 from rl4co.models.embeddings._base import (
-    ContextCache,
     ContextEmbedding,
+    ContextTable,
     DepotInitEmbedding,
     DynamicEmbedding,
     EmbeddingConfig,
     EnvEmbeddings,
+    Kind,
     LinearDynamicEmbedding,
     LinearInitEmbedding,
     coordinates,
 )
-from rl4co.models.nn.factors import Kind
 
 __all__ = [
-    "ContextCache",
     "ContextEmbedding",
+    "ContextTable",
     "DepotInitEmbedding",
     "DynamicEmbedding",
     "EmbeddingConfig",

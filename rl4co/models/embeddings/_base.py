@@ -19,8 +19,12 @@ import torch.nn.functional as F
 
 from torch import Tensor, nn
 
+from rl4co import kernels
 from rl4co.core.errors import UnsupportedError
-from rl4co.models.nn.factors import Factors, Kind, embed_kinds, factorize
+from rl4co.core.ops import gather_points
+
+#: Nodes of one kind, one after the other: features `[B, n, F]` and the layer that embeds them.
+Kind = tuple[Tensor, nn.Module]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,13 +66,7 @@ class LinearInitEmbedding(nn.Module):
 
     def forward(self, state: Mapping[str, Tensor]) -> Tensor:
         """Node embeddings."""
-        return embed_kinds(self.kinds(state))
-
-    def factors(self, state: Mapping[str, Tensor], embeddings: Tensor) -> Factors | None:
-        """Factors of the node embeddings; None if a subclass or a hook may have changed these."""
-        if type(self).forward is not LinearInitEmbedding.forward or self._forward_hooks:
-            return None
-        return factorize(embeddings, self.kinds(state))
+        return torch.cat([layer(features) for features, layer in self.kinds(state)], 1)
 
 
 class DepotInitEmbedding(LinearInitEmbedding):
@@ -96,18 +94,18 @@ class DepotInitEmbedding(LinearInitEmbedding):
         return [(locs[:, :1], self.init_embed_depot), (customers, self.init_embed)]
 
 
-class ContextCache(NamedTuple):
+class ContextTable(NamedTuple):
     """Contributions of all nodes to a query, as rows of one flat table.
 
     Attributes:
-        table: `[B * N * K (+ extra rows), D]`; row `(b * N + n) * K + k` is node n of instance b in
+        rows: `[B * N * K (+ extra rows), D]`; row `(b * N + n) * K + k` is node n of instance b in
             role k.
         offset: Row of each instance's first node in each role `[B, 1, K]`.
         feature_weight: Weights of the features `[F, D]`.
         blank: Rows `[K]` for a state without nodes yet, where a problem has such states.
     """
 
-    table: Tensor
+    rows: Tensor
     offset: Tensor
     feature_weight: Tensor
     blank: Tensor | None = None
@@ -118,8 +116,9 @@ class ContextEmbedding(nn.Module):
 
     $$q = W [h_{i_1}, \\dots, h_{i_K}, f_1, \\dots, f_F]$$
 
-    The product with the node embeddings is taken once per instance, for all nodes in all roles
-    (:meth:`prepare`); a step only adds up rows. Subclasses say which nodes and features.
+    Subclasses say which nodes and features. If the projection is an ordinary linear layer, its
+    product with the node embeddings is taken once per instance for all nodes in all roles
+    (:class:`ContextTable`), and a step only adds up rows.
 
     Args:
         embed_dim: Embedding size D.
@@ -151,41 +150,52 @@ class ContextEmbedding(nn.Module):
         """Features `[B, Q, F]`, or None if there are none."""
         return None
 
-    def prepare(self, embeddings: Tensor) -> ContextCache:
-        """The table of all nodes' contributions, in one product."""
+    def prepare(self, embeddings: Tensor) -> Tensor | ContextTable:
+        """The table of all nodes' contributions; the node embeddings where that is no use."""
+        return self.table(embeddings) if kernels.may_replace(self.project_context) else embeddings
+
+    def forward(self, cache: Tensor | ContextTable, state: Mapping[str, Tensor]) -> Tensor:
+        """Queries `[B, Q, D]`."""
+        if isinstance(cache, ContextTable):
+            return self._look_up(cache, state)
+        inputs = self.node_inputs(cache, state)  # [B, Q, K * D]
+        features = self.features(state)
+        return self.project_context(
+            inputs if features is None else torch.cat([inputs, features], -1)
+        )
+
+    def node_inputs(self, embeddings: Tensor, state: Mapping[str, Tensor]) -> Tensor:
+        """Embeddings of the K nodes side by side: `[B, N, D]` → `[B, Q, K * D]`."""
+        return torch.cat([gather_points(embeddings, node) for node in self.nodes(state)], -1)
+
+    # ---------------------------------------------------------------- the same by a table
+
+    def table(self, embeddings: Tensor) -> ContextTable:
+        """All nodes in all roles `[B, N, D]`, multiplied in one product."""
         batch, num_nodes, dim = embeddings.shape
         weight = self.project_context.weight[:, : self.num_nodes * dim]  # [D, K * D]
         by_role = weight.unflatten(1, (self.num_nodes, dim)).transpose(0, 1).flatten(0, 1)
-        table = F.linear(embeddings, by_role).view(-1, dim)  # [B * N * K, D]
-        rows = torch.arange(table.shape[0], device=embeddings.device)
-        offset = rows.view(batch, num_nodes, self.num_nodes)[:, :1]  # [B, 1, K]
+        rows = F.linear(embeddings, by_role).view(-1, dim)  # [B * N * K, D]
+        numbers = torch.arange(rows.shape[0], device=embeddings.device)
+        offset = numbers.view(batch, num_nodes, self.num_nodes)[:, :1]  # [B, 1, K]
         feature_weight = self.project_context.weight[:, self.num_nodes * dim :].t()  # [F, D]
-        return ContextCache(table, offset, feature_weight)
+        return ContextTable(rows, offset, feature_weight)
 
-    def rows(self, cache: ContextCache, state: Mapping[str, Tensor]) -> Tensor:
+    def table_rows(self, table: ContextTable, state: Mapping[str, Tensor]) -> Tensor:
         """Rows of the table `[B, Q, K]` that add up to the query."""
         nodes = torch.stack(self.nodes(state), -1)  # [B, Q, K]
-        return torch.add(cache.offset, nodes, alpha=self.num_nodes)
+        return torch.add(table.offset, nodes, alpha=self.num_nodes)
 
-    def forward(self, cache: ContextCache, state: Mapping[str, Tensor]) -> Tensor:
-        """Queries `[B, Q, D]`."""
-        query = _sum_rows(cache.table, self.rows(cache, state))
+    def _look_up(self, table: ContextTable, state: Mapping[str, Tensor]) -> Tensor:
+        rows = self.table_rows(table, state)  # [B, Q, K]
+        # Looks up and adds in one go, without the rows in memory.
+        query = F.embedding_bag(rows.flatten(0, 1), table.rows, mode="sum")  # [B * Q, D]
         features = self.features(state)
         if features is not None:
-            rows = features.flatten(0, -2)  # [B * Q, F]
-            query = torch.addmm(query.flatten(0, -2), rows, cache.feature_weight).view_as(query)
+            query = torch.addmm(query, features.flatten(0, -2), table.feature_weight)
         bias = self.project_context.bias
-        return query if bias is None else query + bias
-
-
-def _sum_rows(table: Tensor, rows: Tensor) -> Tensor:
-    """Sums of rows of a table: `[R, D], [B, Q, K]` → `[B, Q, D]`."""
-    if rows.shape[-1] == 1:
-        return F.embedding(rows.squeeze(-1), table)
-    if rows.numel() <= 2**11:  # little to do: the call itself is what costs
-        return F.embedding(rows, table).sum(-2)
-    # Looks up and adds in one go, without the rows in memory.
-    return F.embedding_bag(rows.flatten(0, 1), table, mode="sum").view(*rows.shape[:2], -1)
+        query = query if bias is None else query + bias
+        return query.view(*rows.shape[:2], -1)  # [B, Q, D]
 
 
 class DynamicEmbedding(nn.Module):
@@ -226,8 +236,14 @@ class LinearDynamicEmbedding(DynamicEmbedding):
 
     def weights(self) -> tuple[Tensor, Tensor, Tensor]:
         """Directions `[D]` of the changes of glimpse keys, glimpse values and logit keys."""
-        key, value, logit_key = self.projection.weight.squeeze(-1).chunk(3)
+        one = next(self.projection.parameters()).new_ones(1)
+        key, value, logit_key = self.projection(one).chunk(3)
         return key, value, logit_key
+
+    @property
+    def is_linear(self) -> bool:
+        """Whether the projection is an ordinary linear layer, so that three directions tell all."""
+        return kernels.may_replace(self.projection)
 
     def forward(self, state: Mapping[str, Tensor]) -> tuple[Tensor, Tensor, Tensor]:
         """The changes written out, for decoders that want them so."""

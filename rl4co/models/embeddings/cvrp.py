@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from torch import Tensor
 
+from rl4co import kernels
 from rl4co.core.registry import EMBEDDINGS
 from rl4co.models.embeddings import (
     ContextEmbedding,
@@ -28,6 +29,7 @@ class CVRPInitEmbedding(DepotInitEmbedding):
         return locs, demand.unsqueeze(-1)
 
 
+@kernels.standard
 class CVRPContext(ContextEmbedding):
     """Query from the last node and the free capacity: $q = W [h_{a_{t-1}}, 1 - \\text{used}]$."""
 

@@ -8,10 +8,11 @@ import torch
 
 from torch import Tensor, nn
 
+from rl4co import kernels
 from rl4co.core.registry import EMBEDDINGS
 from rl4co.models.embeddings import (
-    ContextCache,
     ContextEmbedding,
+    ContextTable,
     EmbeddingConfig,
     EnvEmbeddings,
     Kind,
@@ -32,6 +33,7 @@ class TSPInitEmbedding(LinearInitEmbedding):
         return [(coordinates(state, "tsp"), self.init_embed)]
 
 
+@kernels.standard
 class TSPContext(ContextEmbedding):
     """Query from the first and the last node; a learned placeholder before the first step.
 
@@ -48,19 +50,24 @@ class TSPContext(ContextEmbedding):
         """First and last node."""
         return state["first_node"], state["current_node"]
 
-    def prepare(self, embeddings: Tensor) -> ContextCache:
-        """The table of first and last nodes, with two more rows for the placeholder."""
-        cache = super().prepare(embeddings)
-        placeholder = self.project_context(self.W_placeholder)  # [D]
-        table = torch.cat([cache.table, torch.stack([placeholder, torch.zeros_like(placeholder)])])
-        rows = len(table)
-        blank = torch.arange(rows - 2, rows, device=table.device)
-        return cache._replace(table=table, blank=blank)
+    def node_inputs(self, embeddings: Tensor, state: Mapping[str, Tensor]) -> Tensor:
+        """First and last node, or the placeholder where no node has been visited."""
+        return torch.where(
+            state["i"] == 0, self.W_placeholder, super().node_inputs(embeddings, state)
+        )
 
-    def rows(self, cache: ContextCache, state: Mapping[str, Tensor]) -> Tensor:
+    def table(self, embeddings: Tensor) -> ContextTable:
+        """The table of first and last nodes, with two more rows for the placeholder."""
+        table = super().table(embeddings)
+        placeholder = self.project_context(self.W_placeholder)  # [D]
+        rows = torch.cat([table.rows, torch.stack([placeholder, torch.zeros_like(placeholder)])])
+        blank = torch.arange(len(rows) - 2, len(rows), device=rows.device)
+        return table._replace(rows=rows, blank=blank)
+
+    def table_rows(self, table: ContextTable, state: Mapping[str, Tensor]) -> Tensor:
         """Rows of first and last node, or the placeholder's where no node has been visited."""
-        assert cache.blank is not None  # as prepared above
-        return torch.where(state["i"] == 0, cache.blank, super().rows(cache, state))
+        assert table.blank is not None  # as made above
+        return torch.where(state["i"] == 0, table.blank, super().table_rows(table, state))
 
 
 @EMBEDDINGS.register("tsp")

@@ -25,19 +25,15 @@ _LARGE = 40.0
 
 
 class _AdditiveScores(torch.autograd.Function):
-    """$u_{qn} = v^\\top \\tanh(q_q + e_n)$, with known result where there is one.
+    """$u_{qn} = v^\\top \\tanh(q_q + e_n)$.
 
     By $\\tanh(q + e) = 1 - 2r$ with $r = 1 / (1 + e^{2q} e^{2e})$ the exponentials are those of
     queries and keys, not of their pairs, for each of which a product and a division are left.
     """
 
     @staticmethod
-    def forward(
-        ctx: Any, query: Tensor, key: Tensor, v: Tensor, exp_key: Tensor, known: Tensor | None
-    ) -> Tensor:
+    def forward(ctx: Any, query: Tensor, key: Tensor, v: Tensor, exp_key: Tensor) -> Tensor:
         ctx.save_for_backward(query, exp_key, v)
-        if known is not None:
-            return known.view_as(known)
         exp_query = _exponential(query)
         scores = query.new_empty(*query.shape[:2], key.shape[1])  # [B, Q, N]
         for rows, columns in _blocks(query, key):
@@ -60,7 +56,7 @@ class _AdditiveScores(torch.autograd.Function):
             torch.sum(slope, 2, out=grad_query[rows, columns])
             grad_key[rows] += slope.sum(1)
         v4 = 4.0 * v
-        return grad_query.mul_(v4), grad_key.mul_(v4), grad.sum() - 2.0 * weighted, None, None
+        return grad_query.mul_(v4), grad_key.mul_(v4), grad.sum() - 2.0 * weighted, None
 
 
 class AdditiveKeys(NamedTuple):
@@ -99,17 +95,10 @@ class AdditiveAttention(nn.Module):
         keys = self._precise(self.project_reference(reference))
         return AdditiveKeys(keys, _exponential(keys.detach()))
 
-    def forward(self, query: Tensor, keys: AdditiveKeys, known: Tensor | None = None) -> Tensor:
-        """Scores, neither clipped nor masked.
-
-        Args:
-            query: `[B, Q, D]`.
-            keys: From :meth:`project`.
-            known: The scores `[B, Q, N]` themselves, if an earlier pass without gradients has
-                computed them: then only the backward pass does any work.
-        """
+    def forward(self, query: Tensor, keys: AdditiveKeys) -> Tensor:
+        """Scores, neither clipped nor masked."""
         projected, v = self._precise(self.project_query(query)), self._precise(self.v)
-        return _AdditiveScores.apply(projected, keys.keys, v, keys.exponential, known)
+        return _AdditiveScores.apply(projected, keys.keys, v, keys.exponential)
 
     def _precise(self, x: Tensor) -> Tensor:
         """In float32 or better: half precision has no room for the exponentials."""

@@ -1,7 +1,6 @@
-"""Multi-head attention and the pointer mechanism of the Attention Model.
+"""Attention: over nodes in the encoder, and as a pointer in the decoder.
 
-Paper: Kool et al., 2019, https://arxiv.org/abs/1803.08475. Masks are True where attention (or an
-action) is allowed, as everywhere in the library.
+The attention function is an argument everywhere (`sdpa_fn`); by default it is :func:`attention`.
 """
 
 from __future__ import annotations
@@ -15,26 +14,14 @@ import torch.nn.functional as F
 
 from torch import Tensor, nn
 
+from rl4co import kernels
 from rl4co.core.errors import ConfigError
-from rl4co.models.nn.blockwise_attention import blockwise_attention, can_block
-from rl4co.models.nn.compiled_attention import (
-    can_attend,
-    can_glimpse,
-    compiled_attention,
-    compiled_glimpse,
-)
-from rl4co.models.nn.dense import linear
-from rl4co.models.nn.factors import Factors, apply_layer
-from rl4co.models.nn.packed_attention import packed_attention
-from rl4co.models.nn.recorded_attention import (
-    PointerRecord,
-    attention_to_record,
-    recorded_attention,
-    recorded_product,
-)
 
 #: (q `[B, H, Q, d]`, k `[B, H, N, d]`, v `[B, H, N, d]`, attn_mask `[B, 1, Q, N]`) → `[B, H, Q, d]`
 AttentionFn = Callable[..., Tensor]
+
+#: Nodes up to which torch's fused attention for a CPU loses to single products.
+FEW_NODES = 32
 
 
 def scaled_dot_product_attention_simple(
@@ -45,61 +32,31 @@ def scaled_dot_product_attention_simple(
     $$\\mathrm{softmax}(q k^\\top / \\sqrt{d} + M) v$$
 
     Args:
-        q: `[B, H, Q, d]`.
-        k: `[B, H, N, d]`.
-        v: `[B, H, N, d]`.
-        attn_mask: Boolean (True = attend) or additive, broadcastable to `[B, H, Q, N]`.
+        q: `[*B, Q, d]`.
+        k: `[*B, N, d]`.
+        v: `[*B, N, d]`.
+        attn_mask: Boolean (True = attend) or additive, broadcastable to `[*B, Q, N]`.
     """
-    batch, heads, queries, dim = q.shape
-    rows = q.reshape(-1, queries, dim)  # [B * H, Q, d]
-    # Without a matrix to add (beta = 0) this is a scaled product in one call.
-    scores = torch.baddbmm(
-        rows.new_empty(()), rows, k.reshape(-1, *k.shape[2:]).mT, beta=0, alpha=1 / math.sqrt(dim)
-    ).view(batch, heads, queries, -1)  # [B, H, Q, N]
+    scores = q @ k.mT / math.sqrt(q.shape[-1])  # [*B, Q, N]
     if attn_mask is not None:
         if attn_mask.dtype == torch.bool:
-            attn_mask = torch.where(attn_mask, 0.0, -torch.inf).to(scores.dtype)
-        scores.add_(attn_mask)  # in place: nothing else holds the scores
-    weights = scores.softmax(-1).flatten(0, 1)  # [B * H, Q, N]
-    return torch.bmm(weights, v.reshape(-1, *v.shape[2:])).view(q.shape)
-
-
-#: Numbers of scores beyond which plain products are used on a CPU, and up to which they are kept
-#: for the gradient: in general, and by packed attention, which keeps them once.
-_TINY, _FEW, _MANY = 2**14, 2**22, 2**26
+            scores = torch.where(attn_mask, scores, -torch.inf)
+        else:
+            scores = scores + attn_mask
+    return scores.softmax(-1) @ v
 
 
 def attention(q: Tensor, k: Tensor, v: Tensor, attn_mask: Tensor | None = None) -> Tensor:
-    """Attention by the fastest of three routes; arguments as above.
+    """Torch's attention; for a few nodes on a CPU written out, which is up to three times faster.
 
-    On a CPU plain batched products beat torch's fused kernel for small heads (measured with heads
-    of 16: 1.7 times for 20 nodes with gradients, 1.4 to 3 times without), unless there is next to
-    nothing to do. With gradients they have to keep the scores, so large problems take the fused
-    kernel.
+    Arguments are those of :func:`scaled_dot_product_attention_simple`.
     """
-    if q.device.type == "cpu":
-        scores = q.shape[0] * q.shape[1] * q.shape[2] * k.shape[2]
-        if torch.is_grad_enabled() and any(x.requires_grad for x in (q, k, v)):
-            if _TINY < scores <= _FEW:
-                return scaled_dot_product_attention_simple(q, k, v, attn_mask)
-        elif scores > _TINY and can_glimpse(q, k, attn_mask):
-            return compiled_glimpse(q, k, v, attn_mask)[0]
-        elif scores > _TINY and can_block(q, k, attn_mask):
-            return blockwise_attention(q, k, v, attn_mask)[0]
+    if q.device.type == "cpu" and k.shape[-2] <= FEW_NODES:
+        return scaled_dot_product_attention_simple(q, k, v, attn_mask)
     return F.scaled_dot_product_attention(q, k, v, attn_mask=attn_mask)
 
 
-def _plain_pays(x: Tensor, num_heads: int) -> bool:
-    """Whether self-attention over `x [B, N, D]` with gradients is faster by plain products."""
-    few_enough = _count_scores(x, num_heads) <= _MANY
-    return x.device.type == "cpu" and torch.is_grad_enabled() and few_enough
-
-
-def _count_scores(x: Tensor, num_heads: int) -> int:
-    """Scores of self-attention over `x [B, N, D]`."""
-    return x.shape[0] * num_heads * x.shape[1] ** 2
-
-
+@kernels.standard
 class MultiHeadAttention(nn.Module):
     """Self-attention with one projection for queries, keys and values.
 
@@ -127,49 +84,27 @@ class MultiHeadAttention(nn.Module):
         self.out_proj = nn.Linear(embed_dim, embed_dim, bias=bias)
         self.sdpa_fn = sdpa_fn or attention
 
-    def forward(
-        self,
-        x: Tensor,
-        attn_mask: Tensor | None = None,
-        residual: bool = False,
-        factors: Factors | None = None,
-    ) -> Tensor:
+    def forward(self, x: Tensor, attn_mask: Tensor | None = None) -> Tensor:
         """Attends from every node to every (allowed) node.
 
         Args:
             x: Nodes.
             attn_mask: What each node may attend to (default: everything).
-            residual: Whether x is added to the result.
-            factors: Those of x, where they are known: saves time.
         """
-        plus = x if residual else None
-        qkv = apply_layer(x, factors, self.Wqkv)  # [B, N, 3 * D]
+        q, k, v = (split_heads(part, self.num_heads) for part in self.Wqkv(x).chunk(3, -1))
         if attn_mask is None:
-            return linear(self._attend(qkv, None), self.out_proj, plus)
+            return self.out_proj(merge_heads(self.sdpa_fn(q, k, v, attn_mask=None)))
         # A node that may attend to none gets zeros, whatever the attention function does.
         alive = attn_mask.any(-1, keepdim=True)  # [B, N or 1, 1]
-        return linear(self._attend(qkv, attn_mask | ~alive) * alive, self.out_proj, plus)
-
-    def _attend(self, qkv: Tensor, mask: Tensor | None) -> Tensor:
-        """Concatenated heads: `[B, N, 3 * D], [B, N, N]` → `[B, N, D]`."""
-        if self.sdpa_fn is attention and _count_scores(qkv, self.num_heads) > _TINY:
-            if can_attend(qkv, self.num_heads, mask):
-                return compiled_attention(qkv, self.num_heads, mask)
-            if _plain_pays(qkv, self.num_heads):
-                return packed_attention(qkv, self.num_heads, mask)
-        split = qkv.unflatten(-1, (3, self.num_heads, -1))  # [B, N, 3, H, d]
-        q, k, v = split.permute(2, 0, 3, 1, 4)  # [B, H, N, d] each
-        inner = None if mask is None else mask.unsqueeze(1)  # [B, 1, N, N]
-        return self.sdpa_fn(q, k, v, attn_mask=inner).transpose(1, 2).flatten(2)
+        inner = (attn_mask | ~alive).unsqueeze(1)  # [B, 1, N, N]
+        return self.out_proj(merge_heads(self.sdpa_fn(q, k, v, attn_mask=inner)) * alive)
 
 
+@kernels.standard
 class PointerAttention(nn.Module):
     """A glimpse over the nodes, then one compatibility score per node.
 
     $$g = W_o\\,\\mathrm{MHA}(q, K^g, V^g, M), \\qquad z_i = g^\\top K^\\ell_i / \\sqrt{D}$$
-
-    The output projection is folded into the logit keys beforehand
-    ($g^\\top K_i = (\\mathrm{heads})^\\top W_o^\\top K_i$), so no step multiplies by it.
 
     Args:
         embed_dim: Embedding size D.
@@ -194,28 +129,23 @@ class PointerAttention(nn.Module):
         self.project_out = nn.Linear(embed_dim, embed_dim, bias=out_bias)
         self.sdpa_fn = sdpa_fn or attention
 
+    @property
+    def has_default_attention(self) -> bool:
+        """Whether the attention function is not one of the user's own."""
+        return self.sdpa_fn is attention
+
     def split_heads(self, x: Tensor) -> Tensor:
         """`[B, N, D]` → `[B, H, N, d]`."""
-        batch, nodes, dim = x.shape
-        return x.view(batch, nodes, self.num_heads, dim // self.num_heads).transpose(1, 2)
-
-    def fold_output(self, logit_key: Tensor) -> Tensor:
-        """Keys (or weights that make them) `[..., D]` that score concatenated heads directly."""
-        return logit_key @ (self.project_out.weight / math.sqrt(logit_key.shape[-1]))
-
-    def fold_bias(self, logit_key: Tensor) -> Tensor | None:
-        """What the bias of the output projection adds to each key's score: `[..., D]` → `[...]`."""
-        bias = self.project_out.bias
-        return None if bias is None else logit_key @ (bias / math.sqrt(logit_key.shape[-1]))
+        return split_heads(x, self.num_heads)
 
     def forward(
         self,
         query: Tensor,
         glimpse_key: Tensor,
         glimpse_value: Tensor,
-        folded_key: Tensor,
-        folded_bias: Tensor | None,
+        logit_key: Tensor,
         mask: Tensor,
+        folded_key: Tensor | None = None,
     ) -> Tensor:
         """Logits of all queries, not yet masked.
 
@@ -223,69 +153,46 @@ class PointerAttention(nn.Module):
             query: `[B, Q, D]`.
             glimpse_key: `[B, H, N, d]`.
             glimpse_value: `[B, H, N, d]`.
-            folded_key: `[B, N, D]`, from :meth:`fold_output`.
-            folded_bias: `[B, 1, N]` or None.
+            logit_key: `[B, N, D]`.
             mask: Allowed actions `[B, Q, N]`.
+            folded_key: `[B, N, D]` from :meth:`fold`, or None.
 
         Returns:
             `[B, Q, N]`
         """
-        if self._can_point(query, glimpse_key, folded_key, mask):
-            q, inner = self.split_heads(query), self._inner_mask(mask)
-            _, logits = compiled_glimpse(q, glimpse_key, glimpse_value, inner, folded_key)
-        else:
-            heads = self.glimpse(query, glimpse_key, glimpse_value, mask)  # [B, Q, D]
-            logits = torch.bmm(heads, folded_key.mT)  # [B, Q, N]
-        return logits if folded_bias is None else logits + folded_bias
-
-    def _can_point(self, query: Tensor, key: Tensor, folded_key: Tensor, mask: Tensor) -> bool:
-        """Whether one compiled loop gives the logits, glimpse included."""
-        given = query, key, folded_key
-        silent = not (torch.is_grad_enabled() and any(x.requires_grad for x in given))
-        ours = type(self).glimpse is PointerAttention.glimpse and self.sdpa_fn is attention
-        same = folded_key.dtype == query.dtype and mask.shape[:2] == query.shape[:2]
-        return silent and ours and same and can_glimpse(self.split_heads(query), key, mask)
+        heads = self.glimpse(query, glimpse_key, glimpse_value, mask)  # [B, Q, D]
+        return self.point(heads, logit_key, folded_key)
 
     def glimpse(self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor) -> Tensor:
         """Concatenated heads `[B, Q, D]` of attention over the (allowed) nodes."""
         q = self.split_heads(query)  # [B, H, Q, d]
-        heads = self.sdpa_fn(q, key, value, attn_mask=self._inner_mask(mask))
-        return heads.transpose(1, 2).reshape(query.shape)
+        return merge_heads(self.sdpa_fn(q, key, value, attn_mask=self._inner_mask(mask)))
+
+    def point(self, heads: Tensor, logit_key: Tensor, folded_key: Tensor | None = None) -> Tensor:
+        """Logits `[B, Q, N]` of heads `[B, Q, D]`."""
+        if folded_key is not None:
+            return heads @ folded_key.mT
+        return self.score(self.project_out(heads), logit_key)
+
+    def score(self, glimpse: Tensor, logit_key: Tensor) -> Tensor:
+        """Compatibility of projected heads with keys: `[*B, Q, D], [*B, N, D]` → `[*B, Q, N]`."""
+        return glimpse @ logit_key.mT / math.sqrt(logit_key.shape[-1])
+
+    def fold(self, logit_key: Tensor) -> Tensor | None:
+        """Keys `[..., N, D]` that score heads without projecting these; None where that is wrong.
+
+        As $(W_o h)^\\top K_i = h^\\top (W_o^\\top K_i)$, the output projection is multiplied once
+        for every node instead of once for every query. That takes an ordinary linear layer.
+        """
+        layer = self.project_out
+        if not isinstance(layer, nn.Linear) or not kernels.may_replace(layer):
+            return None
+        if layer.bias is not None:
+            return None
+        return logit_key @ (layer.weight / math.sqrt(logit_key.shape[-1]))
 
     def _inner_mask(self, mask: Tensor) -> Tensor | None:
         return mask.unsqueeze(1) if self.mask_inner else None  # [B, 1, Q, N]
-
-    def with_change(
-        self,
-        query: Tensor,
-        glimpse_key: Tensor,
-        glimpse_value: Tensor,
-        folded_key: Tensor,
-        folded_bias: Tensor | None,
-        mask: Tensor,
-        change: tuple[Tensor, Tensor, Tensor, Tensor],
-    ) -> Tensor:
-        """Logits `[B, Q, N]` with keys and values that differ from query to query by rank one.
-
-        $$K_n + x_n w^K, \\qquad V_n + x_n w^V, \\qquad K^\\ell_n + x_n w^\\ell$$
-
-        Args:
-            query: As for :meth:`forward`, like all that is not listed.
-            glimpse_key: See there.
-            glimpse_value: See there.
-            folded_key: See there.
-            folded_bias: See there.
-            mask: See there.
-            change: Features $x$ `[B, Q, N]` and directions $w^K$, $w^V$, $w^\\ell$, `[D]` each.
-        """
-        x, w_key, w_value, w_logit = change
-        heads = self.changed_glimpse(query, glimpse_key, glimpse_value, mask, (x, w_key, w_value))
-        slope = (heads @ self.fold_output(w_logit)).unsqueeze(-1)  # [B, Q, 1]
-        bias = self.fold_bias(w_logit)
-        if bias is not None:
-            slope = slope + bias
-        logits = torch.addcmul(torch.bmm(heads, folded_key.mT), slope, x)  # [B, Q, N]
-        return logits if folded_bias is None else logits + folded_bias
 
     def changed_glimpse(
         self,
@@ -295,7 +202,17 @@ class PointerAttention(nn.Module):
         mask: Tensor,
         change: tuple[Tensor, Tensor, Tensor],
     ) -> Tensor:
-        """Concatenated heads `[B, Q, D]` with keys and values changed as in :meth:`with_change`."""
+        """Concatenated heads `[B, Q, D]` with keys and values that differ by query, by rank one.
+
+        $$K_n + x_n w^K, \\qquad V_n + x_n w^V$$
+
+        Args:
+            query: As for :meth:`glimpse`, like all that is not listed.
+            key: See there.
+            value: See there.
+            mask: See there.
+            change: Features $x$ `[B, Q, N]` and directions $w^K$, $w^V$, `[D]` each.
+        """
         x, w_key, w_value = change
         by_head = (1, self.num_heads, 1, -1)
         q = self.split_heads(query) / math.sqrt(query.shape[-1] // self.num_heads)  # [B, H, Q, d]
@@ -307,51 +224,17 @@ class PointerAttention(nn.Module):
             scores = torch.where(inner, scores, -torch.inf)
         weights = scores.softmax(-1)
         share = (weights * x_heads).sum(-1, keepdim=True)  # [B, H, Q, 1]
-        heads = torch.addcmul(weights @ value, share, w_value.view(by_head))
-        return heads.transpose(1, 2).reshape(query.shape)
+        return merge_heads(torch.addcmul(weights @ value, share, w_value.view(by_head)))
 
-    # ---------------------------------------------------------------- record and replay
 
-    def can_record(self, query: Tensor) -> bool:
-        """Whether :meth:`record` and :meth:`replay` compute what :meth:`forward` does."""
-        standard = type(self).forward is PointerAttention.forward and self.sdpa_fn is attention
-        cpu = query.device.type == "cpu" and not torch.is_autocast_enabled("cpu")
-        return standard and cpu and query.dtype == torch.float32 and self.project_out.bias is None
+def split_heads(x: Tensor, num_heads: int) -> Tensor:
+    """`[B, N, D]` → `[B, H, N, d]`."""
+    return x.unflatten(-1, (num_heads, -1)).transpose(1, 2)
 
-    def record(
-        self,
-        query: Tensor,
-        glimpse_key: Tensor,
-        glimpse_value: Tensor,
-        folded_key: Tensor,
-        mask: Tensor,
-    ) -> PointerRecord:
-        """Logits without gradients, and what :meth:`replay` needs; arguments as for `forward`."""
-        q = self.split_heads(query)  # [B, H, Q, d]
-        inner = self._inner_mask(mask)
-        if self._can_point(query, glimpse_key, folded_key, mask):
-            found = compiled_glimpse(q, glimpse_key, glimpse_value, inner, folded_key)
-            heads, logits = found
-            return PointerRecord(heads.transpose(1, 2).flatten(2), logits)
-        heads, norm = attention_to_record(q, glimpse_key, glimpse_value, inner)
-        heads = heads.transpose(1, 2).reshape(query.shape)  # [B, Q, D]
-        logits = torch.bmm(heads, folded_key.mT)  # [B, Q, N]
-        return PointerRecord(heads, logits, norm)
 
-    def replay(
-        self,
-        query: Tensor,
-        glimpse_key: Tensor,
-        glimpse_value: Tensor,
-        folded_key: Tensor,
-        mask: Tensor,
-        record: PointerRecord,
-    ) -> Tensor:
-        """The recorded logits `[B, Q, N]`, differentiable; arguments as for `forward`."""
-        q = self.split_heads(query)  # [B, H, Q, d]
-        inner = self._inner_mask(mask)
-        heads = recorded_attention(q, glimpse_key, glimpse_value, inner, record)
-        return recorded_product(heads, folded_key, record)
+def merge_heads(heads: Tensor) -> Tensor:
+    """`[B, H, N, d]` → `[B, N, D]`."""
+    return heads.transpose(1, 2).flatten(2)
 
 
 def check_heads(embed_dim: int, num_heads: int) -> None:

@@ -9,7 +9,6 @@ import torch
 
 from torch import Tensor, nn
 
-from rl4co.models.nn.instance_norm import can_normalize, compiled_instance_norm
 from rl4co.models.nn.norm import BatchNorm, InstanceNorm, make_normalization
 
 
@@ -24,8 +23,6 @@ class MaskedInstanceNorm(InstanceNorm):
         """Normalises each channel over the nodes that are real."""
         if real is None:
             return super().forward(x)
-        if can_normalize(x, self.weight):
-            return compiled_instance_norm(x, real, self.weight, self.bias, self.eps)
         weight = real.unsqueeze(-2).to(x.dtype)  # [B, 1, N]
         share = weight / weight.sum(-1, keepdim=True).clamp_min(1.0)
         # Sums over nodes as products: several times faster than reductions over a middle axis.

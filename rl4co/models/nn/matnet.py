@@ -12,7 +12,7 @@ from rl4co.core.errors import ConfigError
 from rl4co.models.nn.attention import MultiHeadAttention
 from rl4co.models.nn.masked_norm import make_masked_normalization, normalize
 from rl4co.models.nn.mixed_attention import MixedScoreAttention
-from rl4co.models.nn.transformer import FeedForward, add_block
+from rl4co.models.nn.transformer import FeedForward
 
 
 class MatNetBlock(nn.Module):
@@ -65,9 +65,9 @@ class MatNetBlock(nn.Module):
         """
         if self.own is not None and self.norm_own is not None:
             own_mask = None if real is None else real.unsqueeze(-2)  # [B, 1, R]
-            x = normalize(self.norm_own, add_block(self.own, x, own_mask), real)
+            x = normalize(self.norm_own, x + self.own(x, own_mask), real)
         x = normalize(self.norm_cross, x + self.cross(x, other, matrix, mask), real)
-        return normalize(self.norm_feedforward, add_block(self.feedforward, x), real)
+        return normalize(self.norm_feedforward, x + self.feedforward(x), real)
 
 
 class MatNetLayer(nn.Module):

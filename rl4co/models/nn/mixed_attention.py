@@ -10,9 +10,10 @@ import math
 import torch
 
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
+from rl4co import kernels
 from rl4co.models.nn.attention import check_heads
-from rl4co.models.nn.score_mixing import mix_scores
 
 
 class MixedScoreAttention(nn.Module):
@@ -79,6 +80,35 @@ class MixedScoreAttention(nn.Module):
         """Weights of the mixing network side by side `[H, M, 4]`."""
         parts = (*self.mix_first.unbind(1), self.mix_bias, self.mix_second)  # [M, H, 1, 1] each
         return torch.stack([part.flatten(1).mT for part in parts], -1)
+
+
+def mix_scores(scores: Tensor, entries: Tensor, mixer: Tensor) -> Tensor:
+    """A small network on every pair of a score and a matrix entry.
+
+    $$y = \\sum_m o_m \\, \\mathrm{ReLU}(a_m s + u_m c + b_m)$$
+
+    Args:
+        scores: `[B, H, R, C]`.
+        entries: `[B, R, C]`.
+        mixer: Factors $a, u, b$ of score, entry and one, and $o$ of the hidden unit `[H, M, 4]`.
+
+    Returns:
+        `[B, H, R, C]` in the precision of the mixer.
+    """
+    scores, entries = scores.to(mixer.dtype), entries.to(mixer.dtype)
+    mixed = kernels.mix_scores(scores, entries, mixer)
+    if mixed is not None:
+        return mixed
+    if torch.is_grad_enabled():  # the hidden units are made again for the backward pass
+        again: Tensor = checkpoint(_mix, scores, entries, mixer, use_reentrant=False)
+        return again
+    return _mix(scores, entries, mixer)
+
+
+def _mix(scores: Tensor, entries: Tensor, mixer: Tensor) -> Tensor:
+    by_score, by_entry, bias, outer = (part[:, :, None, None] for part in mixer.unbind(-1))
+    hidden = by_score * scores.unsqueeze(2) + by_entry * entries[:, None, None] + bias
+    return (hidden.relu() * outer).sum(2)  # [B, H, M, R, C] -> [B, H, R, C]
 
 
 def _uniform(bound: float, *shape: int) -> Tensor:

@@ -5,18 +5,18 @@ Paper: Kool et al., 2019, https://arxiv.org/abs/1803.08475 (section 3.1, appendi
 
 from __future__ import annotations
 
-from typing import Any
+import torch.nn.functional as F
 
 from torch import Tensor, nn
 
+from rl4co import kernels
 from rl4co.core.errors import ConfigError
 from rl4co.models.nn.attention import AttentionFn, MultiHeadAttention
-from rl4co.models.nn.dense import feed_forward
-from rl4co.models.nn.factors import Factors
 from rl4co.models.nn.moe import MoE, MoEConfig
 from rl4co.models.nn.norm import make_normalization
 
 
+@kernels.standard
 class FeedForward(nn.Module):
     """Two linear layers with a ReLU in between: `[..., D]` → `[..., D]`."""
 
@@ -25,19 +25,9 @@ class FeedForward(nn.Module):
         self.expand = nn.Linear(embed_dim, hidden_dim)
         self.contract = nn.Linear(hidden_dim, embed_dim)
 
-    def forward(self, x: Tensor, residual: bool = False) -> Tensor:
-        """Position-wise transformation, with residual plus x."""
-        return feed_forward(x, self.expand, self.contract, residual)
-
-
-def add_block(
-    block: nn.Module, h: Tensor, *arguments: Any, factors: Factors | None = None
-) -> Tensor:
-    """$h + \\mathrm{Block}(h)$; known blocks add h while they multiply, and use its factors."""
-    if type(block) in (MultiHeadAttention, FeedForward) and not block._forward_hooks:
-        extra = {} if factors is None else {"factors": factors}
-        return block(h, *arguments, residual=True, **extra)
-    return h + block(h, *arguments)
+    def forward(self, x: Tensor) -> Tensor:
+        """Position-wise transformation."""
+        return self.contract(F.relu(self.expand(x)))
 
 
 class EncoderLayer(nn.Module):
@@ -67,12 +57,10 @@ class EncoderLayer(nn.Module):
         )
         self.norm_feedforward = make_normalization(normalization, embed_dim)
 
-    def forward(
-        self, h: Tensor, mask: Tensor | None = None, factors: Factors | None = None
-    ) -> Tensor:
-        """`[B, N, D]` → `[B, N, D]`; factors are those of h, where they are known."""
-        h = self.norm_attention(add_block(self.attention, h, mask, factors=factors))
-        return self.norm_feedforward(add_block(self.feedforward, h))
+    def forward(self, h: Tensor, mask: Tensor | None = None) -> Tensor:
+        """`[B, N, D]` → `[B, N, D]`."""
+        h = self.norm_attention(h + self.attention(h, mask))
+        return self.norm_feedforward(h + self.feedforward(h))
 
 
 class GraphAttentionNetwork(nn.Module):
@@ -113,12 +101,8 @@ class GraphAttentionNetwork(nn.Module):
             for _ in range(num_layers)
         )
 
-    def forward(
-        self, h: Tensor, mask: Tensor | None = None, factors: Factors | None = None
-    ) -> Tensor:
-        """Node embeddings after all blocks; factors are those of h, where they are known."""
+    def forward(self, h: Tensor, mask: Tensor | None = None) -> Tensor:
+        """Node embeddings after all blocks."""
         for layer in self.layers:
-            known = factors is not None and type(layer) is EncoderLayer
-            h = layer(h, mask, factors) if known else layer(h, mask)
-            factors = None  # of the first layer's input
+            h = layer(h, mask)
         return h

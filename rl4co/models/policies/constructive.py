@@ -7,6 +7,7 @@ then the log-probabilities of all steps are computed at once (:mod:`rl4co.decodi
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 
 from collections.abc import Callable, Mapping
@@ -18,11 +19,19 @@ from tensordict import TensorDictBase
 from torch import Tensor, nn
 
 from rl4co.core.errors import ConfigError, InvalidActionError, NotFiniteError, UnknownNameError
-from rl4co.core.ops import flatten_starts, unbatchify
+from rl4co.core.ops import flatten_starts, gather_nodes, unbatchify
 from rl4co.core.registry import ENVS
 from rl4co.decoding.beam import beam_search
 from rl4co.decoding.replay import replay
-from rl4co.decoding.rollout import Rollout, decode, expand_solutions, refuse_dead_ends, walk
+from rl4co.decoding.rollout import (
+    LogitsFn,
+    MemoryFn,
+    Rollout,
+    decode,
+    expand_solutions,
+    refuse_dead_ends,
+    walk,
+)
 from rl4co.decoding.starts import behind_prefix, environment_starts, forced_actions
 from rl4co.decoding.strategies import (
     BeamSearch,
@@ -34,6 +43,7 @@ from rl4co.decoding.strategies import (
 from rl4co.envs.base import RL4COEnvBase, State
 from rl4co.models.policies.entry import (
     forget_static_dynamics_,
+    in_own_precision,
     knows_its_problem,
     match_precision,
     remaining_steps,
@@ -44,6 +54,35 @@ from rl4co.models.policies.pretrained import PretrainedMixin
 
 StartsFn = Callable[[TensorDictBase, RL4COEnvBase, int], Tensor]
 _PHASES = ("train", "val", "test")
+
+
+@dataclasses.dataclass(frozen=True)
+class DecodingTask:
+    """What is to be decoded, once all questions about it are settled.
+
+    Attributes:
+        env: The environment.
+        state: State of the instances, batch `[B]`.
+        hidden: The encoder's result.
+        cache: What the decoder prepared from it.
+        solutions: The same state for each solution, axes `[B, S]`.
+        strategy: How actions are chosen.
+        starts: First actions `[B, S, K]` forced upon the policy, or None.
+        with_entropy: Whether the entropy of each step is wanted.
+        num_steps: Exact number of steps, or None.
+        max_steps: Limit of the steps, or None for the environment's own.
+    """
+
+    env: RL4COEnvBase
+    state: State
+    hidden: Any
+    cache: Any
+    solutions: State
+    strategy: DecodingStrategy
+    starts: Tensor | None
+    with_entropy: bool
+    num_steps: int | None
+    max_steps: int | None
 
 
 class ConstructivePolicy(PretrainedMixin, nn.Module):
@@ -59,7 +98,7 @@ class ConstructivePolicy(PretrainedMixin, nn.Module):
         train_decode_type: Decode type of the training phase.
         val_decode_type: Decode type of the validation phase.
         test_decode_type: Decode type of the test phase.
-        replay_chunk: Steps per piece of the replay (None = all at once); bounds its memory.
+        replay_chunk: Steps per piece of the replay; None: pieces are chosen by size.
         check_nan: Whether NaN log-likelihoods raise an error (one look per call).
     """
 
@@ -99,6 +138,7 @@ class ConstructivePolicy(PretrainedMixin, nn.Module):
             self._strategy(phase, None, None, 1, {})
 
     @knows_its_problem
+    @in_own_precision
     @spares_autograd
     def forward(
         self,
@@ -157,18 +197,12 @@ class ConstructivePolicy(PretrainedMixin, nn.Module):
             s of instance b; `select_best` keeps B rows.
         """
         env = self._environment(env)
-        if len(td.batch_size) != 1:
-            raise ConfigError(
-                f"expected a state with one batch axis, got batch {list(td.batch_size)}; "
-                "flatten the batch, or unsqueeze(0) a single instance"
-            )
+        _require_one_batch_axis(td)
         strategy = self._strategy(phase, decode_type, actions, td.batch_size[0], decoding)
         given: State = dict(td.items())
-        left = remaining_steps(env, given, strategy.multistart, calc_reward)
-        if left is not None:
-            max_steps = left if max_steps is None else min(left, max_steps)
-        td, exact = match_precision(td, self), td
-        state = given if td is exact else dict(td.items())
+        max_steps = _fewer(max_steps, remaining_steps(env, given, strategy.multistart, calc_reward))
+        td = match_precision(td, self)
+        state = dict(td.items())
 
         if hidden is None:
             hidden, init_embeds = self.encoder(td)
@@ -177,40 +211,26 @@ class ConstructivePolicy(PretrainedMixin, nn.Module):
         cache = self.decoder.prepare(hidden, state)
 
         starts = None
-        if isinstance(strategy, Evaluate):
-            num_solutions = strategy.given().shape[1]
-        elif strategy.multistart:
-            num_solutions = strategy.num_starts or env.get_num_starts(td)
+        if strategy.multistart and not isinstance(strategy, Evaluate):
+            num_starts = strategy.num_starts or env.get_num_starts(td)
             choose = select_start_nodes_fn or environment_starts
-            first = unbatchify(choose(td, env, num_solutions), num_solutions)  # [B, S]
+            first = unbatchify(choose(td, env, num_starts), num_starts)  # [B, S]
             starts = behind_prefix(first, env.start_prefix(state))  # [B, S, K]
-        else:
-            num_solutions = strategy.num_samples
-        solutions = expand_solutions(state, num_solutions)
+        solutions = expand_solutions(state, _count_solutions(strategy, starts))
         forget_static_dynamics_(self.decoder, solutions)
         solutions.update(self.decoder.start_memory(solutions, cache))
 
-        try:
-            rollout = self._decode(
-                env, solutions, cache, strategy, starts, return_entropy, max_steps, num_steps,
-                self._narrower(hidden, state),
-            )  # fmt: skip
-        except InvalidActionError:
-            if self.check_nan:  # diverged weights lead nowhere, but they are the cause
-                none = solutions["action_mask"][..., :0].long()  # [B, S, 0]
-                self._refuse_nan(self.decoder(solutions, cache), env, solutions, none)
-            raise
+        task = DecodingTask(
+            env, state, hidden, cache, solutions, strategy, starts,
+            return_entropy, num_steps, max_steps,
+        )  # fmt: skip
+        rollout = self._decode(task)
         out: dict[str, Any] = {}
-        log_probs = rollout.log_probs
-        if self.check_nan:  # without log-probabilities the first logits tell
-            values = self.decoder(solutions, cache) if log_probs is None else log_probs
-            self._refuse_nan(values, env, solutions, rollout.actions)
-        if log_probs is not None:  # [B, S] or [B, S, T]
-            out["log_likelihood"] = log_probs.sum(-1) if return_sum_log_likelihood else log_probs
+        if rollout.log_probs is not None:  # [B, S] or [B, S, T]
+            values = rollout.log_probs
+            out["log_likelihood"] = values.sum(-1) if return_sum_log_likelihood else values
         if calc_reward:
-            width = rollout.actions.shape[1]
-            as_given = state is given and width == num_solutions
-            final = solutions if as_given else expand_solutions(given, width)
+            final = expand_solutions(given, rollout.actions.shape[1])
             out["reward"] = env.get_reward(final, rollout.actions)  # [B, S]
         if return_actions:
             out["actions"] = rollout.actions
@@ -242,117 +262,121 @@ class ConstructivePolicy(PretrainedMixin, nn.Module):
         """
         return self(td, env, actions=actions, return_entropy=True, **options)
 
-    # ---------------------------------------------------------------- internals
+    # ---------------------------------------------------------------- decoding
 
-    def _decode(
-        self,
-        env: RL4COEnvBase,
-        solutions: State,
-        cache: Any,
-        strategy: DecodingStrategy,
-        starts: Tensor | None,
-        with_entropy: bool,
-        max_steps: int | None,
-        num_steps: int | None,
-        narrower: Callable[[Tensor], Any] | None = None,
-    ) -> Rollout:
-        def logits_fn(state: State) -> Tensor:
-            return self.decoder(state, cache)
+    def _decode(self, task: DecodingTask) -> Rollout:
+        """Solutions and their log-probabilities, by one of three ways."""
+        strategy = task.strategy
+        known = isinstance(strategy, Evaluate)
+        try:
+            if isinstance(strategy, BeamSearch):
+                rollout = self._search(task, strategy)
+            elif self.decoder.replay_keys is not None and (known or torch.is_grad_enabled()):
+                rollout = self._learn(task, self.decoder.replay_keys)
+            else:
+                rollout = self._infer(task)
+        except InvalidActionError:
+            if self.check_nan:  # diverged weights lead nowhere, but they are the cause
+                self._refuse_nan(task, self._logits_fn(task)(task.solutions))
+            raise
+        if self.check_nan:  # without log-probabilities the first logits tell
+            values = rollout.log_probs
+            if values is None:
+                values = self._logits_fn(task)(task.solutions)
+            self._refuse_nan(task, values, rollout.actions)
+            if rollout.log_probs is not None and not (known and strategy.truncates):
+                _refuse_impossible(values)
+        return rollout
 
-        def narrow(rows: Tensor) -> None:
-            nonlocal cache
-            cache = narrower(rows)  # type: ignore[misc]
+    def _search(self, task: DecodingTask, strategy: BeamSearch) -> Rollout:
+        """The most likely solutions."""
+        return beam_search(
+            task.env, task.solutions, self._logits_fn(task), strategy,
+            memorise=self._memorise(task), num_steps=task.num_steps, max_steps=task.max_steps,
+        )  # fmt: skip
 
-        def memorise(state: State) -> State:
-            return self.decoder.update_memory(state, cache)
+    def _infer(self, task: DecodingTask) -> Rollout:
+        """Solutions step by step; with gradients through every step, if these are wanted."""
+        if not (torch.is_grad_enabled() or task.with_entropy):
+            rollout = self._roll_out(task)
+            if rollout is not None:
+                return rollout
+        return decode(
+            task.env, task.solutions, self._logits_fn(task), task.strategy,
+            starts=task.starts, memorise=self._memorise(task),
+            with_log_probs=task.strategy.log_probs or torch.is_grad_enabled(),
+            with_entropy=task.with_entropy, max_steps=task.max_steps, num_steps=task.num_steps,
+        )  # fmt: skip
 
-        keys = self.decoder.replay_keys
-        if isinstance(strategy, BeamSearch):
-            return beam_search(
-                env, solutions, logits_fn, strategy,
-                memorise=memorise, num_steps=num_steps, max_steps=max_steps,
-            )  # fmt: skip
-        given = strategy.given() if isinstance(strategy, Evaluate) else None  # [B, S, T]
-        if given is not None:
-            num_steps = given.shape[-1]
-            forced = forced_actions(env, solutions) if strategy.multistart else 0
-            starts = given[..., :forced] if forced else None
-        learns = keys is not None and (torch.is_grad_enabled() or given is not None)
-        whole = None
-        fresh = given is None and max_steps is None and num_steps is None
-        if fresh and (learns or not (with_entropy or torch.is_grad_enabled())):
-            note = learns and self.replay_chunk is None
-            whole = self.decoder.roll_out(
-                env, solutions, cache, strategy, starts=starts, record=note
-            )
-        if keys is None or not learns:
-            if whole is not None:
-                log_probs = whole[1] if strategy.log_probs else None
-                return Rollout(whole[0], log_probs, entropy=None)
-            return decode(
-                env, solutions, logits_fn, strategy,
-                starts=starts, memorise=memorise, narrow=None if narrower is None else narrow,
-                with_log_probs=strategy.log_probs, with_entropy=with_entropy, max_steps=max_steps,
-                num_steps=num_steps,
-            )  # fmt: skip
-        record = tuple(dict.fromkeys((*keys, "action_mask", *_ending(env, solutions, num_steps))))
-        if given is not None:
-            rollout = walk(env, solutions, given, record=record, forced=forced)
-        elif whole is not None:
-            forced = 0 if starts is None else starts.shape[-1]
-            rollout = walk(env, solutions, whole[0], record=record, forced=forced)
-            rollout.trace.update(whole[2])
-        else:
-            notes: dict[str, list[Tensor]] = {}
-
-            def noting(state: State) -> Tensor:
-                logits, by_products = self.decoder.annotate(state, cache)
-                for key, value in by_products.items():
-                    notes.setdefault(key, []).append(value)
-                return logits
-
-            with torch.no_grad():
+    def _learn(self, task: DecodingTask, keys: tuple[str, ...]) -> Rollout:
+        """Solutions without gradients, then the log-probabilities of all their steps at once."""
+        env, solutions, strategy = task.env, task.solutions, task.strategy
+        record = tuple(dict.fromkeys((*keys, "action_mask", *_ending(task))))
+        with torch.no_grad():
+            if isinstance(strategy, Evaluate):
+                forced = forced_actions(env, solutions) if strategy.multistart else 0
+                rollout = walk(env, solutions, strategy.given(), record=record, forced=forced)
+            elif (found := self._roll_out(task)) is not None:
+                rollout = walk(env, solutions, found.actions, record=record, forced=found.forced)
+                _refuse_forbidden(env, rollout)
+            else:
                 rollout = decode(
-                    env, solutions, logits_fn if self.replay_chunk else noting, strategy,
-                    starts=starts, memorise=memorise, record=record, with_log_probs=False,
-                    max_steps=max_steps, num_steps=num_steps,
+                    env, solutions, self._logits_fn(task), strategy,
+                    starts=task.starts, memorise=self._memorise(task), record=record,
+                    with_log_probs=False, max_steps=task.max_steps, num_steps=task.num_steps,
                 )  # fmt: skip
-            for key in list(notes):  # [B, S, T', ...]; one at a time, the lists are large
-                rollout.trace[key] = torch.stack(notes.pop(key), 2)
-        memory = self.decoder.recall(solutions, rollout.actions, cache)
+        memory = self.decoder.recall(solutions, rollout.actions, task.cache)
         for key, value in memory.items():
             rollout.trace[key] = value[:, :, rollout.forced :]  # [B, S, T', ...]
         rollout.log_probs, rollout.entropy = replay(
-            logits_fn, rollout, strategy, chunk=self.replay_chunk, with_entropy=with_entropy
-        )
+            self._logits_fn(task), rollout, strategy,
+            by_instance=self._by_instance(task), chunk=self.replay_chunk,
+            with_entropy=task.with_entropy,
+        )  # fmt: skip
         return rollout
 
-    def _narrower(self, hidden: Any, state: State) -> Callable[[Tensor], Any] | None:
-        """Makes the decoder's cache for the instances that are left, if the decoder can do that."""
-        # In training, what is drawn at random for each instance would be drawn again.
-        if self.training or not self.decoder.can_narrow or not isinstance(hidden, Tensor):
+    def _roll_out(self, task: DecodingTask) -> Rollout | None:
+        """What the decoder has to offer in place of the decode loop."""
+        if task.num_steps is not None or task.max_steps is not None:
             return None
-        left = torch.arange(len(hidden), device=hidden.device)
+        return self.decoder.roll_out(
+            task.env, task.solutions, task.cache, task.strategy, task.starts
+        )
 
-        def prepare(rows: Tensor) -> Any:
-            nonlocal left
-            left = left[rows]
-            return self.decoder.prepare(
-                hidden[left], {key: value[left] for key, value in state.items()}
+    def _logits_fn(self, task: DecodingTask) -> LogitsFn:
+        return lambda state: self.decoder(state, task.cache)
+
+    def _memorise(self, task: DecodingTask) -> MemoryFn:
+        return lambda state: self.decoder.update_memory(state, task.cache)
+
+    def _by_instance(self, task: DecodingTask) -> Callable[[slice], LogitsFn] | None:
+        """Some instances → their logits from a cache of their own, if the decoder can do that."""
+        hidden, state, decoder = task.hidden, task.state, self.decoder
+        if not decoder.prepares_by_instance or not isinstance(hidden, Tensor):
+            return None
+
+        def prepare(rows: slice) -> LogitsFn:
+            cache = decoder.prepare(
+                hidden[rows], {key: value[rows] for key, value in state.items()}
             )
+            return lambda queries: decoder(queries, cache)
 
         return prepare
 
     def _refuse_nan(
-        self, values: Tensor, env: RL4COEnvBase, solutions: State, actions: Tensor
+        self, task: DecodingTask, values: Tensor, actions: Tensor | None = None
     ) -> None:
         """Raises if there are NaN: for a state without actions if there is one, else for them."""
         if bool(values.isnan().any()):
-            refuse_dead_ends(env, solutions, actions)
+            if actions is None:
+                actions = task.solutions["action_mask"][..., :0].long()  # [B, S, 0]
+            refuse_dead_ends(task.env, task.solutions, actions)
             raise NotFiniteError(
                 f"expected numbers from {type(self).__name__}, got NaN; lower the learning rate, "
                 "clip gradients or use a higher precision"
             )
+
+    # ---------------------------------------------------------------- settings
 
     def _strategy(
         self,
@@ -396,10 +420,50 @@ def _default_env(name: str) -> RL4COEnvBase:
     return ENVS[name]()
 
 
-def _ending(env: RL4COEnvBase, state: State, num_steps: int | None) -> tuple[str, ...]:
-    """The key by which the replay skips finished solutions, where they may differ in length."""
-    fewest, most = env.step_bounds(state)
-    return ("done",) if num_steps is None and fewest < most else ()
+def _require_one_batch_axis(td: TensorDictBase) -> None:
+    if len(td.batch_size) != 1:
+        raise ConfigError(
+            f"expected a state with one batch axis, got batch {list(td.batch_size)}; "
+            "flatten the batch, or unsqueeze(0) a single instance"
+        )
+
+
+def _fewer(max_steps: int | None, left: int | None) -> int | None:
+    """The smaller one of two limits, of which either may be None."""
+    limits = [limit for limit in (max_steps, left) if limit is not None]
+    return min(limits, default=None)
+
+
+def _count_solutions(strategy: DecodingStrategy, starts: Tensor | None) -> int:
+    """Solutions S per instance."""
+    if isinstance(strategy, Evaluate):
+        return strategy.given().shape[1]
+    return strategy.num_samples if starts is None else starts.shape[1]
+
+
+def _ending(task: DecodingTask) -> tuple[str, ...]:
+    """The key by which the replay leaves out finished solutions, where these may differ."""
+    fewest, most = task.env.step_bounds(task.solutions)
+    return ("done",) if task.num_steps is None and fewest < most else ()
+
+
+def _refuse_forbidden(env: RL4COEnvBase, rollout: Rollout) -> None:
+    """Raises if an action that a compiled loop proposed is not allowed by the environment."""
+    allowed = gather_nodes(rollout.trace["action_mask"], rollout.actions[..., rollout.forced :])
+    if not bool(allowed.all()):
+        raise InvalidActionError(
+            f"expected actions that the mask of {env.name} allows from its compiled rollout, got "
+            "forbidden ones; set RL4CO_KERNELS=0 to do without, and report this"
+        )
+
+
+def _refuse_impossible(log_probs: Tensor) -> None:
+    """Raises if a solution has probability zero, which gradients cannot mend."""
+    if bool((log_probs == -torch.inf).any()):
+        raise NotFiniteError(
+            "expected actions of a positive probability, got minus infinity as log-probability; "
+            "the mask forbids some of these actions where they are taken"
+        )
 
 
 def _sum_steps(values: Tensor | None) -> Tensor:

@@ -67,6 +67,24 @@ def _casts(device_type: str) -> bool:
     return available and torch.is_autocast_enabled(device_type)
 
 
+def in_own_precision(method: F) -> F:
+    """Decorator: a network with weights in half precision computes in it, whatever it is given.
+
+    States and rewards stay as they are: capacities and lengths need more digits than that.
+    """
+
+    @functools.wraps(method)
+    def wrapper(self: nn.Module, td: TensorDictBase, *args: Any, **kwargs: Any) -> Any:
+        weight = next(self.parameters(), None)
+        if weight is None or weight.dtype in _PRECISE or _casts(weight.device.type):
+            return method(self, td, *args, **kwargs)
+        # Weights need no conversion, so there is nothing to keep.
+        with torch.autocast(weight.device.type, dtype=weight.dtype, cache_enabled=False):
+            return method(self, td, *args, **kwargs)
+
+    return wrapper  # type: ignore[return-value]
+
+
 def match_precision(td: TensorDictBase, network: nn.Module) -> TensorDictBase:
     """The state in the precision of a network's weights; `td` itself if it is in that already.
 

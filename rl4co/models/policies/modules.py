@@ -7,6 +7,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from rl4co.decoding.rollout import Rollout
 from rl4co.decoding.strategies import DecodingStrategy
 from rl4co.envs.base import RL4COEnvBase, State
 
@@ -22,9 +23,9 @@ class ConstructiveEncoder(nn.Module):
 class ConstructiveDecoder(nn.Module):
     """Maps a state and the cached latent representation to logits."""
 
-    #: Whether :meth:`prepare` may be called again for some of the instances (rows of a tensor
-    #: `hidden`), with the same result for each.
-    can_narrow = False
+    #: Whether :meth:`prepare` may be called for some of the instances (rows of a tensor `hidden`)
+    #: with the same result for each, so that training takes a large batch in pieces.
+    prepares_by_instance = False
 
     @property
     def replay_keys(self) -> tuple[str, ...] | None:
@@ -39,22 +40,15 @@ class ConstructiveDecoder(nn.Module):
         """Logits `[B, Q, N]` of a state with axes `[B, Q]`; neither clipped nor masked."""
         raise NotImplementedError
 
-    def annotate(self, state: Mapping[str, Tensor], cache: Any) -> tuple[Tensor, dict[str, Tensor]]:
-        """Logits of one step, and by-products `[B, Q, ...]` that :meth:`forward` finds again in
-        the states of the replay. None by default."""
-        return self(state, cache), {}
-
     def roll_out(
         self,
         env: RL4COEnvBase,
         state: State,
         cache: Any,
         strategy: DecodingStrategy,
-        *,
         starts: Tensor | None,
-        record: bool,
-    ) -> tuple[Tensor, Tensor, dict[str, Tensor]] | None:
-        """Whole solutions, where a decoder has a faster way than step by step. None by default.
+    ) -> Rollout | None:
+        """Whole solutions without gradients, where there is a faster way than step by step.
 
         Args:
             env: The environment.
@@ -62,12 +56,9 @@ class ConstructiveDecoder(nn.Module):
             cache: From :meth:`prepare`.
             strategy: How actions are chosen.
             starts: First actions `[B, S, K]` that are forced.
-            record: Whether by-products for the replay are wanted, see :meth:`annotate`.
 
         Returns:
-            Actions `[B, S, T]`, their log-probabilities `[B, S, T]` without gradients, and
-            by-products of the other steps `[B, S, T - K, ...]`; None: the decode loop asks for
-            every step.
+            Actions and log-probabilities; None (the default): the decode loop asks for every step.
         """
         return None
 

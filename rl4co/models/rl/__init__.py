@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from rl4co.core.lazy import lazy_attributes
+
+if TYPE_CHECKING:
+    from rl4co.models.rl.a2c import A2C as A2C
+    from rl4co.models.rl.base import RL4COLitModule as RL4COLitModule
+    from rl4co.models.rl.ppo import PPO as PPO
+    from rl4co.models.rl.reinforce import REINFORCE as REINFORCE
+    from rl4co.models.rl.stepwise_ppo import StepwisePPO as StepwisePPO
 
 _MODULES = {
     "RL4COLitModule": "rl4co.models.rl.base",

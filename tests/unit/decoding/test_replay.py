@@ -9,7 +9,7 @@ import torch
 
 from torch import Tensor
 
-from rl4co.core.ops import batchify
+from rl4co.decoding import replay as pieces
 from rl4co.decoding.replay import replay
 from rl4co.decoding.rollout import decode, expand_solutions
 from rl4co.decoding.strategies import Greedy, Sampling
@@ -183,46 +183,60 @@ def record_calls(policy) -> list[tuple[bool, int]]:
     """(gradients enabled, number of queries Q) of every call of the decoder from now on."""
     calls: list[tuple[bool, int]] = []
 
-    def watch(name):
-        original = getattr(policy.decoder, name)
+    original = policy.decoder.forward
 
-        def watching(state, cache):
-            calls.append((torch.is_grad_enabled(), state["action_mask"].shape[1]))
-            return original(state, cache)
+    def watching(state, cache):
+        calls.append((torch.is_grad_enabled(), state["action_mask"].shape[1]))
+        return original(state, cache)
 
-        setattr(policy.decoder, name, watching)
-
-    watch("forward")
-    watch("annotate")
+    policy.decoder.forward = watching
     return calls
 
 
-def solution_lengths(env, td, actions) -> torch.Tensor:
-    """Steps `[S * B]` until each solution is done."""
-    state = batchify(td, len(actions) // len(td))
-    lengths = torch.zeros(len(actions), dtype=torch.int64)
-    for action in actions.unbind(-1):
-        lengths += ~state["done"].squeeze(-1)
-        state = env.step(state.set("action", action))["next"]
-    return lengths
-
-
 def test_training_builds_one_graph_for_all_steps(instances, make_policy):
-    """T calls without gradients, one call with the queries of all steps (a start has none).
-
-    With solutions of equal length there are S * T of them; finished ones ask no more.
-    """
+    """T calls without gradients, one call with the queries of all steps (a start has none)."""
     env, td = instances
     policy = make_policy(env.name)
     calls = record_calls(policy)
     out = policy(td, env, decode_type="multistart_sampling", num_starts=3)
     steps = out["actions"].shape[-1]
-    assert calls[:-1] == [(False, 3)] * (steps - 1)
-    with_gradients, queries = calls[-1]
-    assert with_gradients
-    lengths = solution_lengths(env, td, out["actions"]).view(3, -1)  # [S, B]
-    asked = int((lengths - 1).sum(0).max())
-    assert queries == (asked if asked <= 0.9 * 3 * (steps - 1) else 3 * (steps - 1))
+    assert calls == [(False, 3)] * (steps - 1) + [(True, 3 * (steps - 1))]
+
+
+@pytest.mark.parametrize("decoding", ["sampling", "samples", "multistart", "top-k"])
+@pytest.mark.parametrize("limit", [1, 500, 2**20])  # logits: parts of an instance, some, all
+def test_pieces_change_nothing(instances, make_policy, decoding, limit, monkeypatch):
+    """Likelihoods, entropies and gradients, however a batch is cut."""
+    env, td = instances
+    td = td.apply(lambda x: x.double() if x.is_floating_point() else x)
+    policy = make_policy(env.name).double()
+    found = []
+    for size in (2**30, limit):
+        monkeypatch.setattr(pieces, "PIECE", {"cpu": size})
+        monkeypatch.setattr(pieces, "WHOLE", 1)
+        settings = {"rng": torch.Generator().manual_seed(3), **DECODINGS[decoding]}
+        out = policy(td, env, return_entropy=True, **settings)
+        policy.zero_grad()
+        weighted_loss(out["log_likelihood"] + out["entropy"]).backward()
+        found.append(
+            [out["log_likelihood"], out["entropy"], *(p.grad for p in policy.parameters())]
+        )
+    for ours, theirs in zip(*found, strict=True):
+        torch.testing.assert_close(ours, theirs, atol=1e-10, rtol=1e-8)
+
+
+def test_large_batches_are_cut_by_instance(make_env, make_policy, monkeypatch):
+    """Each piece has all steps of some instances, and is computed again in the backward pass."""
+    env, policy = make_env("tsp", 9), make_policy("tsp")
+    monkeypatch.setattr(pieces, "PIECE", {"cpu": 2 * 9 * 9})
+    monkeypatch.setattr(pieces, "WHOLE", 1)
+    sizes = []
+    policy.decoder.register_forward_hook(lambda _, given, out: sizes.append(out.shape[:2]))
+    out = policy(env.reset(batch_size=5), env)
+    assert sizes[9:] == [(2, 9), (2, 9), (1, 9)]
+    del sizes[:]
+    out["log_likelihood"].sum().backward()
+    assert sorted(sizes) == [(1, 9), (2, 9), (2, 9)]
 
 
 def test_pieces_bound_the_number_of_queries(make_env, make_policy):

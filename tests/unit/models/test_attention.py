@@ -12,7 +12,6 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from rl4co.core.errors import ConfigError, UnknownNameError
-from rl4co.models.nn import blockwise_attention as blockwise
 from rl4co.models.nn.attention import (
     MultiHeadAttention,
     PointerAttention,
@@ -76,6 +75,14 @@ def test_simple_attention_is_torchs_attention(kind, num_nodes, rng):
         given[..., 0] = True
     ours = scaled_dot_product_attention_simple(q, k, v, attn_mask=given)
     theirs = F.scaled_dot_product_attention(q, k, v, attn_mask=given)
+    torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("axes", [(), (2,), (2, 3, 4)])
+def test_simple_attention_takes_any_number_of_axes(axes, rng):
+    q, k, v = (torch.randn(*axes, n, 4, generator=rng) for n in (5, 7, 7))
+    ours = scaled_dot_product_attention_simple(q, k, v)
+    theirs = F.scaled_dot_product_attention(q, k, v)
     torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=1e-5)
 
 
@@ -172,45 +179,6 @@ def test_glimpses_of_every_size(batch, queries, grad, rng):
         ours = torch.autograd.grad((weight * out).sum(), (query, key, value))
         theirs = torch.autograd.grad((weight * expected).sum(), (query, key, value))
         torch.testing.assert_close(ours, theirs, atol=1e-4, rtol=1e-4)
-
-
-@pytest.mark.parametrize("masked", [False, True])
-@pytest.mark.parametrize("block", [1, 100, 1000, 2**20])  # scores; one instance has 210
-def test_blocks_of_any_size_give_the_same(block, masked, rng, monkeypatch):
-    """Attention and its gradients: single queries, single instances, several of them, all."""
-    monkeypatch.setattr(blockwise, "BLOCK", block)
-    shapes = {"q": 5, "k": 7, "v": 7, "grad": 5}
-    q, k, v, grad = (
-        torch.randn(4, n, 6, 2, generator=rng).transpose(1, 2) for n in shapes.values()
-    )
-    mask = None
-    if masked:
-        mask = torch.rand(4, 1, 5, 7, generator=rng) < 0.5
-        mask[..., 0] = True
-    for x in (q, k, v):
-        x.requires_grad_()
-    expected = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
-    gradients = torch.autograd.grad(expected, (q, k, v), grad)
-    with torch.no_grad():
-        heads, _ = blockwise.blockwise_attention(q, k, v, mask)
-        found = blockwise.blockwise_gradients(grad, q, k, v, mask, heads)
-    torch.testing.assert_close(heads, expected)
-    for one, other in zip(found, gradients, strict=True):
-        torch.testing.assert_close(one, other)
-
-
-@pytest.mark.parametrize("size", [1.0, 40.0, 1000.0])
-def test_blocks_stand_scores_whose_exponentials_overflow(size, rng):
-    """Heads and normalisers are those of softmax in double precision."""
-    q, k, v = (torch.randn(3, 2, n, 4, generator=rng) for n in (5, 7, 7))
-    q = q * size
-    mask = torch.rand(3, 1, 5, 7, generator=rng) < 0.5
-    mask[..., 0] = True
-    scores = torch.where(mask, q.double() @ k.double().mT / 2, -torch.inf)
-    heads, normaliser = blockwise.blockwise_attention(q, k, v, mask)
-    tolerance = {"atol": 1e-6 * size, "rtol": 1e-5 * max(1.0, size / 40)}
-    torch.testing.assert_close(heads.double(), scores.softmax(-1) @ v.double(), **tolerance)
-    torch.testing.assert_close(normaliser.double(), scores.logsumexp(-1), **tolerance)
 
 
 def test_custom_attention_function_is_used(mask, rng):

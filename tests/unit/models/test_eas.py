@@ -10,7 +10,7 @@ from rl4co.envs import CVRPEnv, SDVRPEnv, TSPEnv
 from rl4co.models import EAS, AttentionModelPolicy, EASEmb, EASLay, MVMoE_POMO
 from rl4co.models.rl.losses import eas_loss
 from rl4co.models.zoo.eas.adaptation import ResidualLayer
-from rl4co.models.zoo.eas.trace import ImitatingSampling
+from rl4co.models.zoo.eas.sampling import ImitatingSampling
 
 TINY = {"embed_dim": 16, "num_heads": 2, "feedforward_hidden": 16, "num_encoder_layers": 1}
 #: What is learnt → settings of EAS.
@@ -139,28 +139,22 @@ def test_baselines(baseline, axes):
     [{}, {"tanh_clipping": 0.0}, {"temperature": 2.0}, {"out_bias_pointer_attn": True}],
     ids=str,
 )
-def test_trace_and_replay_agree(env, kind, with_incumbent, settings):
-    """The same solutions, loss and gradients by the trace, the replay, and in pieces."""
+def test_pieces_of_the_replay_agree(env, kind, with_incumbent, settings):
+    """The same solutions, loss and gradients all at once and in pieces."""
     results = []
     incumbent = None
     if with_incumbent:
         first, _ = sample(start(env, make_policy(env, **settings), **KINDS[kind]), seed=1)
         incumbent = first.actions[:, 3]
-    for road in ("trace", "replay", "pieces"):
-        chunk = 2 if road == "pieces" else None
+    for chunk in (None, 2):
         policy = make_policy(env, replay_chunk=chunk, **settings)
-        search = start(env, policy, **KINDS[kind])
-        assert search.policy.decoder.can_trace == (kind != "all embeddings")
-        if road == "replay":
-            search.policy.decoder.can_trace = False
-        results.append(sample(search, incumbent))
-    (found, gradients), *others = results
+        results.append(sample(start(env, policy, **KINDS[kind]), incumbent))
+    (found, gradients), (other, theirs) = results
     assert all(bool((gradient != 0).any()) for gradient in gradients.values())
-    for other, theirs in others:
-        assert torch.equal(found.actions, other.actions)
-        torch.testing.assert_close(found.loss, other.loss, atol=1e-4, rtol=1e-4)
-        for name, gradient in gradients.items():
-            torch.testing.assert_close(gradient, theirs[name], atol=1e-4, rtol=1e-3, msg=name)
+    assert torch.equal(found.actions, other.actions)
+    torch.testing.assert_close(found.loss, other.loss, atol=1e-4, rtol=1e-4)
+    for name, gradient in gradients.items():
+        torch.testing.assert_close(gradient, theirs[name], atol=1e-4, rtol=1e-3, msg=name)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -244,8 +238,8 @@ def test_imitation_makes_the_incumbent_likely(env):
 
 def test_instances_share_random_numbers():
     """Rows of the same copy draw by the same numbers; other copies and solutions by others."""
-    chances = torch.full((6, 4, 50), 1 / 50)  # K = 3 copies of B = 2 instances
-    drawn = ImitatingSampling(batch=2, rng=torch.Generator().manual_seed(0)).draw(chances, 0)
+    logits = torch.zeros(6, 4, 50)  # K = 3 copies of B = 2 instances
+    drawn = ImitatingSampling(batch=2, rng=torch.Generator().manual_seed(0)).choose(logits, 0)
     rows = drawn.view(3, 2, 4)
     assert torch.equal(rows[:, 0], rows[:, 1])
     assert len(set(rows[:, 0].flatten().tolist())) > 6
@@ -259,7 +253,6 @@ def test_changing_embeddings():
     env = SDVRPEnv(generator_params={"num_loc": 5})
     for kind in KINDS:
         search = start(env, **KINDS[kind])
-        assert not search.policy.decoder.can_trace
         _, gradients = sample(search)
         assert all(bool((gradient != 0).any()) for gradient in gradients.values())
     result = EASLay(env, make_policy(env), draw(env), max_iters=3, augment_size=2).search()

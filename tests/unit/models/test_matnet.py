@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import math
 
@@ -10,12 +11,13 @@ import torch
 
 from torch import Tensor
 
+from rl4co import kernels
 from rl4co.core.errors import ConfigError, UnsupportedError
 from rl4co.core.rng import derive_generator
 from rl4co.envs import ATSPEnv, TSPEnv
+from rl4co.kernels import score_mixing
 from rl4co.models import MatNet, MatNetEncoder, MatNetPolicy
-from rl4co.models.nn import score_mixing
-from rl4co.models.nn.mixed_attention import MixedScoreAttention
+from rl4co.models.nn.mixed_attention import MixedScoreAttention, mix_scores
 from rl4co.models.zoo.matnet.encoder import MatrixInitEmbedding
 
 TINY = {"embed_dim": 16, "num_heads": 2, "feedforward_hidden": 16, "num_encoder_layers": 2}
@@ -84,17 +86,18 @@ def test_mixed_attention_is_the_plain_one(rows, columns, masked):
 @pytest.mark.parametrize("threads", [1, 2])
 def test_compiled_mixing_is_that_of_tensors(monkeypatch, threads):
     """Values and gradients, however many threads share the instances."""
-    monkeypatch.setattr(score_mixing, "_FEW", 0)
+    monkeypatch.setattr(score_mixing, "ONE_THREAD", 0)
     monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
     rng = torch.Generator().manual_seed(0)
     found = []
-    for mix in (score_mixing.mix_scores, score_mixing.mix_by_tensors):
+    for switch in (contextlib.nullcontext, kernels.disabled):
         rng.manual_seed(0)
         scores, entries = torch.randn(5, 3, 4, 6, generator=rng), torch.rand(5, 4, 6, generator=rng)
         mixer, weight = torch.randn(3, 7, 4, generator=rng), torch.randn(5, 3, 4, 6, generator=rng)
         scores.requires_grad_(), mixer.requires_grad_()
-        mixed = mix(scores, entries, mixer)
-        (mixed * weight).sum().backward()
+        with switch():
+            mixed = mix_scores(scores, entries, mixer)
+            (mixed * weight).sum().backward()
         found.append((mixed.detach(), scores.grad, mixer.grad))
     for ours, theirs in zip(*found, strict=True):
         torch.testing.assert_close(ours, theirs)

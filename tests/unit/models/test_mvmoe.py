@@ -20,7 +20,6 @@ from rl4co.models import (
     MVMoE_POMO,
     load_pretrained,
 )
-from rl4co.models.nn.mixed_product import DensePart, mixed_product
 from rl4co.models.nn.moe import (
     Gate,
     MoE,
@@ -140,40 +139,6 @@ def test_expert_choice_by_hand():
             for n in sorted(range(5), key=lambda n: -float(scores[n, e]))[:2]:
                 expected[b, n] += scores[n, e] * expert(moe, e, x[b, n])
     torch.testing.assert_close(out, expected)
-
-
-@pytest.mark.parametrize("block", [1, 2**19])
-@pytest.mark.parametrize("rows", [None, [1, 3], [], [0, 1, 2, 3]], ids=str)
-def test_mixed_product(rows, block, monkeypatch):
-    """Values and gradients of the sum written out; known results are passed through."""
-    monkeypatch.setattr("rl4co.models.nn.mixed_product._BLOCK", block)
-    others = [b for b in range(4) if b not in (rows or [])]
-    shapes = (4, 5, 3), (len(others), 2, 6, 3), (len(others), 5, 2), (4 - len(others), 6, 3)
-    tensors = [torch.randn(shape, dtype=torch.float64, requires_grad=True) for shape in shapes]
-
-    def product(known, query, keys, weights, dense_keys):
-        dense = DensePart(dense_keys, torch.tensor(rows or []).long(), torch.tensor(others).long())
-        return mixed_product(query, keys, weights, known, None if rows is None else dense)
-
-    query, keys, weights, dense_keys = tensors
-    expected = [torch.empty(0)] * 4
-    for i, b in enumerate(others):
-        expected[b] = torch.einsum("qd,end,qe->qn", query[b], keys[i], weights[i])
-    for i, b in enumerate(rows or []):
-        expected[b] = query[b] @ dense_keys[i].T
-    wanted = torch.stack(expected)
-    torch.testing.assert_close(product(None, *tensors), wanted)
-    known = product(2 * wanted.detach(), *tensors)
-    assert torch.equal(known, 2 * wanted)
-    cotangent, factors = (
-        torch.randn(4, 5, 6, dtype=torch.float64),
-        tensors[: 3 + (rows is not None)],
-    )
-    found = torch.autograd.grad(known, factors, cotangent)
-    for one, other in zip(
-        found, torch.autograd.grad(wanted, factors, cotangent, allow_unused=True), strict=True
-    ):
-        torch.testing.assert_close(one, torch.zeros_like(one) if other is None else other)
 
 
 # ---------------------------------------------------------------- gate and balance
@@ -300,7 +265,7 @@ def written_out(
 @torch.no_grad()
 @pytest.mark.parametrize("light", [True, False])
 @pytest.mark.parametrize("out_bias", [True, False])
-def test_decoder_written_out(light, out_bias, monkeypatch):
+def test_decoder_written_out(light, out_bias):
     decoder = {"light_version": light, "out_bias": out_bias}
     policy = make_policy(moe_kwargs={"decoder": decoder}).eval()
     env = CVRPEnv(generator_params={"num_loc": 5}, seed=1)
@@ -314,19 +279,9 @@ def test_decoder_written_out(light, out_bias, monkeypatch):
     if light:
         chances = policy.decoder.choose_way(hidden.mean(1)).softmax(-1)
         to_experts = chances[:, 1] > 0.5
-        assert torch.equal(cache.dense.others, to_experts.nonzero().flatten())
-        assert 0 < len(cache.dense.others) < 12, "both ways are tried"
+        assert torch.equal(cache.route[0].flatten(), to_experts)
+        assert 0 < int(to_experts.sum()) < 12, "both ways are tried"
     expected = written_out(policy, hidden, state, cache, to_experts)
-    torch.testing.assert_close(policy.decoder(state, cache), expected, atol=1e-5, rtol=1e-5)
-    # The way for many nodes: heads through the experts instead of experts folded into keys.
-    assert (cache.folded_experts is None) is out_bias
-    cache.folded_experts = None
-    torch.testing.assert_close(policy.decoder(state, cache), expected, atol=1e-5, rtol=1e-5)
-    # The way of other devices: everything for all, then a choice.
-    monkeypatch.setattr("rl4co.models.zoo.am.experts._dense_part", lambda *_: None)
-    cache = policy.decoder.prepare(hidden, dict(td.items()))
-    torch.testing.assert_close(policy.decoder(state, cache), expected, atol=1e-5, rtol=1e-5)
-    cache.folded_experts = None
     torch.testing.assert_close(policy.decoder(state, cache), expected, atol=1e-5, rtol=1e-5)
 
 
@@ -400,7 +355,7 @@ def test_whole_batches_may_take_one_way(env_cls, chance, monkeypatch):
     policy = make_policy(env.name).train()
     monkeypatch.setattr(torch, "rand", lambda *shape, **_: torch.full(*shape, 1 - chance))
     cache = policy.decoder.prepare(torch.randn(3, 6, 16), {})
-    assert len(cache.dense.others) == 3 * chance
+    assert int(cache.route[0].sum()) == 3 * chance
     monkeypatch.undo()
     monkeypatch.setattr(policy.decoder, "prepare", lambda *_: cache)
     out = policy(env.reset(batch_size=3), env, decode_type="multistart_sampling")

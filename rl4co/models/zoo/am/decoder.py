@@ -8,17 +8,16 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 
 from torch import Tensor, nn
 
+from rl4co import kernels
+from rl4co.decoding.rollout import Rollout
 from rl4co.decoding.strategies import DecodingStrategy
 from rl4co.envs.base import RL4COEnvBase, State
 from rl4co.models.embeddings import EmbeddingConfig, LinearDynamicEmbedding, make_embeddings
 from rl4co.models.nn.attention import AttentionFn, PointerAttention
-from rl4co.models.nn.recorded_attention import PointerRecord
 from rl4co.models.policies.autoregressive import AutoregressiveDecoder
-from rl4co.models.zoo.am.compiled_rollout import can_roll_out, roll_out
 
 
 @dataclasses.dataclass
@@ -30,18 +29,20 @@ class DecoderCache:
         graph_context: Projected mean of the node embeddings `[B, 1, D]`, or None.
         glimpse_key: `[B, H, N, d]`.
         glimpse_value: `[B, H, N, d]`.
-        folded_key: Logit keys with the output projection folded in `[B, N, D]`.
-        folded_bias: `[B, 1, N]` or None.
+        logit_key: `[B, N, D]`.
+        folded_key: Logit keys with the output projection folded in `[B, N, D]`, or None, see
+            :meth:`PointerAttention.fold`.
     """
 
     context: Any
     graph_context: Tensor | None
     glimpse_key: Tensor
     glimpse_value: Tensor
-    folded_key: Tensor
-    folded_bias: Tensor | None
+    logit_key: Tensor
+    folded_key: Tensor | None
 
 
+@kernels.standard
 class AttentionModelDecoder(AutoregressiveDecoder):
     """Pointer decoder.
 
@@ -66,7 +67,7 @@ class AttentionModelDecoder(AutoregressiveDecoder):
         state with axes `[B, Q]` → logits `[B, Q, N]`
     """
 
-    can_narrow = True
+    prepares_by_instance = True
 
     def __init__(
         self,
@@ -110,7 +111,7 @@ class AttentionModelDecoder(AutoregressiveDecoder):
 
     def prepare(self, hidden: Tensor, state: Mapping[str, Tensor]) -> DecoderCache:
         """Projects the node embeddings `[B, N, D]` for all steps to come."""
-        key, value, folded_key = self._project(hidden)
+        key, value, logit_key = self.project_node_embeddings(hidden).chunk(3, -1)  # [B, N, D]
         graph_context = None
         if self.project_fixed_context is not None:
             graph_context = self.project_fixed_context(hidden.mean(1, keepdim=True))
@@ -119,8 +120,8 @@ class AttentionModelDecoder(AutoregressiveDecoder):
             graph_context=graph_context,
             glimpse_key=self.pointer.split_heads(key).contiguous(),
             glimpse_value=self.pointer.split_heads(value).contiguous(),
-            folded_key=folded_key,
-            folded_bias=self._fold_bias(hidden),
+            logit_key=logit_key,
+            folded_key=self.pointer.fold(logit_key) if self.dynamic_embedding is None else None,
         )
 
     def _prepare_context(self, hidden: Tensor) -> Any:
@@ -128,79 +129,9 @@ class AttentionModelDecoder(AutoregressiveDecoder):
         prepare = getattr(self.context_embedding, "prepare", None)
         return hidden if prepare is None else prepare(hidden)
 
-    def _project(self, hidden: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Glimpse keys, glimpse values and folded logit keys `[B, N, D]` in one product.
-
-        Folding the weights (D³) instead of the keys (N · D²) saves a product over all nodes.
-        """
-        dim = hidden.shape[-1]
-        projection = self.project_node_embeddings
-        plain, logit = projection.weight.split([2 * dim, dim])
-        weight = torch.cat([plain, self.pointer.fold_output(logit.t()).t()])
-        bias: Tensor | None = projection.bias
-        if bias is not None:
-            plain, logit = bias.split([2 * dim, dim])
-            bias = torch.cat([plain, self.pointer.fold_output(logit)])
-        key, value, folded_key = F.linear(hidden, weight, bias).chunk(3, dim=-1)
-        return key, value, folded_key
-
-    def _fold_bias(self, hidden: Tensor) -> Tensor | None:
-        """Score `[B, 1, N]` that the pointer's output bias adds to each node."""
-        if self.pointer.project_out.bias is None:
-            return None
-        dim, projection = hidden.shape[-1], self.project_node_embeddings
-        bias = None if projection.bias is None else projection.bias[2 * dim :]
-        logit_key = F.linear(hidden, projection.weight[2 * dim :], bias)  # [B, N, D]
-        score = self.pointer.fold_bias(logit_key)
-        return None if score is None else score.unsqueeze(1)
-
     def forward(self, state: Mapping[str, Tensor], cache: DecoderCache) -> Tensor:
         """Logits `[B, Q, N]`, neither clipped nor masked."""
         return self.point(self._query(state, cache), state, cache)
-
-    def point(self, query: Tensor, state: Mapping[str, Tensor], cache: DecoderCache) -> Tensor:
-        """Logits `[B, Q, N]` of queries `[B, Q, D]`."""
-        if self.dynamic_embedding is not None:
-            return self._dynamic_logits(query, state, cache)
-        mask = state["action_mask"]
-        keys = cache.glimpse_key, cache.glimpse_value, cache.folded_key
-        record = PointerRecord.from_state(state)
-        if record is not None:
-            return self.pointer.replay(query, *keys, mask, record)
-        return self.pointer(query, *keys, cache.folded_bias, mask)
-
-    def annotate(
-        self, state: Mapping[str, Tensor], cache: DecoderCache
-    ) -> tuple[Tensor, dict[str, Tensor]]:
-        """Logits, and the pointer's record that spares the replay its forward pass."""
-        if type(self).forward is not AttentionModelDecoder.forward:
-            return super().annotate(state, cache)
-        return self.annotate_query(self._query(state, cache), state, cache)
-
-    def annotate_query(
-        self, query: Tensor, state: Mapping[str, Tensor], cache: DecoderCache
-    ) -> tuple[Tensor, dict[str, Tensor]]:
-        """:meth:`annotate` for queries `[B, Q, D]`."""
-        if self.dynamic_embedding is not None or not self.pointer.can_record(query):
-            return self.point(query, state, cache), {}
-        keys = cache.glimpse_key, cache.glimpse_value, cache.folded_key
-        record = self.pointer.record(query, *keys, state["action_mask"])
-        return record.logits, record.as_state()
-
-    def roll_out(
-        self,
-        env: RL4COEnvBase,
-        state: State,
-        cache: DecoderCache,
-        strategy: DecodingStrategy,
-        *,
-        starts: Tensor | None,
-        record: bool,
-    ) -> tuple[Tensor, Tensor, dict[str, Tensor]] | None:
-        """Solutions from a compiled loop, where there is one for this case."""
-        if type(self) is not AttentionModelDecoder or not can_roll_out(env, self, strategy, state):
-            return None
-        return roll_out(env, self, cache, strategy, state, starts=starts, record=record)
 
     def _query(self, state: Mapping[str, Tensor], cache: DecoderCache) -> Tensor:
         """Context and graph context `[B, Q, D]`."""
@@ -209,33 +140,79 @@ class AttentionModelDecoder(AutoregressiveDecoder):
             query = query.unsqueeze(1)
         return query if cache.graph_context is None else query + cache.graph_context
 
-    def _dynamic_logits(
-        self, query: Tensor, state: Mapping[str, Tensor], cache: DecoderCache
+    def point(self, query: Tensor, state: Mapping[str, Tensor], cache: DecoderCache) -> Tensor:
+        """Logits `[B, Q, N]` of queries `[B, Q, D]`."""
+        dynamic = self.dynamic_embedding
+        if dynamic is None:
+            keys = cache.glimpse_key, cache.glimpse_value, cache.logit_key
+            return self.pointer(query, *keys, state["action_mask"], cache.folded_key)
+        if isinstance(dynamic, LinearDynamicEmbedding) and self._knows(dynamic):
+            return self._changed_logits(query, state, cache, dynamic)
+        return self._dynamic_logits(query, state, cache, dynamic)
+
+    def _knows(self, dynamic: LinearDynamicEmbedding) -> bool:
+        """Whether changes need not be written out, since nobody looks at what they change."""
+        return dynamic.is_linear and kernels.may_replace(self.pointer)
+
+    def _changed_logits(
+        self,
+        query: Tensor,
+        state: Mapping[str, Tensor],
+        cache: DecoderCache,
+        dynamic: LinearDynamicEmbedding,
     ) -> Tensor:
-        """Logits with keys and values of their own for every query."""
-        assert self.dynamic_embedding is not None
-        if isinstance(self.dynamic_embedding, LinearDynamicEmbedding):
-            change = self.dynamic_embedding.features(state), *self.dynamic_embedding.weights()
-            keys = cache.glimpse_key, cache.glimpse_value, cache.folded_key
-            mask = state["action_mask"]
-            return self.pointer.with_change(query, *keys, cache.folded_bias, mask, change)
-        key, value, logit_key = self.dynamic_embedding(state)  # [B, Q, N, D] each
-        split = self.pointer.split_heads
-        logit_key = logit_key.flatten(0, 1)  # [B * Q, N, D]
-        bias = self.pointer.fold_bias(logit_key)
-        shape = query.shape[:2]
+        """Logits with keys and values that differ from query to query by rank one."""
+        x = dynamic.features(state)  # [B, Q, N]
+        w_key, w_value, w_logit = dynamic.weights()  # [D] each
+        keys, mask = (cache.glimpse_key, cache.glimpse_value), state["action_mask"]
+        heads = self.pointer.changed_glimpse(query, *keys, mask, (x, w_key, w_value))
+        glimpse = self._project_heads(heads, state, cache)  # [B, Q, D]
+        slope = self.pointer.score(glimpse, w_logit.unsqueeze(0))  # [B, Q, 1]
+        return torch.addcmul(self.pointer.score(glimpse, cache.logit_key), slope, x)
+
+    def _project_heads(
+        self, heads: Tensor, state: Mapping[str, Tensor], cache: DecoderCache
+    ) -> Tensor:
+        """The output projection `[B, Q, D]` → `[B, Q, D]`; for variants with another one."""
+        return self.pointer.project_out(heads)
+
+    def _dynamic_logits(
+        self,
+        query: Tensor,
+        state: Mapping[str, Tensor],
+        cache: DecoderCache,
+        dynamic: nn.Module,
+    ) -> Tensor:
+        """Logits with keys and values of their own for every query, which is a row of its own."""
+        key, value, logit_key = dynamic(state)  # [B, Q, N, D] each
+        shape, split = query.shape[:2], self.pointer.split_heads
 
         def per_query(shared: Tensor) -> Tensor:  # [B, ...] -> [B * Q, ...]
             return shared.unsqueeze(1).expand(*shape, *shared.shape[1:]).flatten(0, 1)
 
-        if bias is not None and cache.folded_bias is not None:
-            bias = bias.unsqueeze(1) + per_query(cache.folded_bias)
         logits = self.pointer(
             query.flatten(0, 1).unsqueeze(1),  # [B * Q, 1, D]
             per_query(cache.glimpse_key) + split(key.flatten(0, 1)),
             per_query(cache.glimpse_value) + split(value.flatten(0, 1)),
-            per_query(cache.folded_key) + self.pointer.fold_output(logit_key),
-            bias,
+            per_query(cache.logit_key) + logit_key.flatten(0, 1),
             state["action_mask"].flatten(0, 1).unsqueeze(1),
         )
         return logits.view(*shape, -1)
+
+    def roll_out(
+        self,
+        env: RL4COEnvBase,
+        state: State,
+        cache: DecoderCache,
+        strategy: DecodingStrategy,
+        starts: Tensor | None,
+    ) -> Rollout | None:
+        """Solutions from a compiled loop, where there is one for this case."""
+        found = kernels.roll_out(env, self, state, cache, strategy, starts)
+        if found is None:
+            return None
+        actions, log_probs = found
+        forced = 0 if starts is None else starts.shape[-1]
+        return Rollout(
+            actions, log_probs if strategy.log_probs else None, entropy=None, forced=forced
+        )

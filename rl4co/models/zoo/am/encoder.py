@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from torch import Tensor, nn
 
-from rl4co.models.embeddings import EmbeddingConfig, LinearInitEmbedding, make_embeddings
+from rl4co.models.embeddings import EmbeddingConfig, make_embeddings
 from rl4co.models.nn.attention import AttentionFn
 from rl4co.models.nn.moe import MoEConfig
 from rl4co.models.nn.transformer import GraphAttentionNetwork
@@ -71,8 +71,4 @@ class AttentionModelEncoder(AutoregressiveEncoder):
     def forward(self, td: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
         """Final and initial node embeddings."""
         init_embeds = self.init_embedding(td)  # [B, N, D]
-        init, net = self.init_embedding, self.net
-        known = type(net).forward is GraphAttentionNetwork.forward  # takes factors
-        if known and isinstance(init, LinearInitEmbedding):
-            return net(init_embeds, factors=init.factors(td, init_embeds)), init_embeds
-        return net(init_embeds), init_embeds
+        return self.net(init_embeds), init_embeds

@@ -22,7 +22,7 @@ from rl4co.models.zoo.am import DecoderCache
 EMBEDDINGS = {
     "glimpse_key": "glimpse_key",
     "glimpse_val": "glimpse_value",
-    "logit_key": "folded_key",
+    "logit_key": "logit_key",
     "glimpse_value": "glimpse_value",
 }
 
@@ -73,22 +73,13 @@ class Adaptation(nn.Module):
         self.layer = layer
         self.changes = nn.ParameterDict(changes)
 
-    @property
-    def keeps_glimpse(self) -> bool:
-        """Whether the heads of the glimpse do not depend on the parameters."""
-        return set(self.changes) <= {"folded_key"}
-
     def cache(self, cache: DecoderCache, pointer: PointerAttention) -> DecoderCache:
-        """The cache with changed embeddings; the logit keys' change is folded like they are."""
-        changed = {}
-        for field, change in self.changes.items():
-            if field == "folded_key":
-                bias = pointer.fold_bias(change)  # [K * B, N]
-                if bias is not None and cache.folded_bias is not None:
-                    changed["folded_bias"] = cache.folded_bias + bias.unsqueeze(1)
-                change = pointer.fold_output(change)
-            changed[field] = getattr(cache, field) + change
-        return dataclasses.replace(cache, **changed)
+        """The cache with changed embeddings."""
+        changed = {field: getattr(cache, field) + change for field, change in self.changes.items()}
+        adapted = dataclasses.replace(cache, **changed)
+        if "logit_key" in changed and cache.folded_key is not None:
+            adapted.folded_key = pointer.fold(adapted.logit_key)
+        return adapted
 
 
 def make_adaptation(
@@ -107,10 +98,10 @@ def make_adaptation(
         embeddings: Names of embeddings to learn; empty: none.
         rng: Random stream of the layer's first weights.
     """
-    rows, _, dim = cache.folded_key.shape
+    rows, _, dim = cache.logit_key.shape
     layer = ResidualLayer(num_copies, rows // num_copies, dim, rng) if with_layer else None
     changes = {EMBEDDINGS[name]: torch.zeros_like(_field(cache, name)) for name in embeddings}
-    return Adaptation(layer, changes).to(cache.folded_key)
+    return Adaptation(layer, changes).to(cache.logit_key)
 
 
 def check_embeddings(names: Sequence[str]) -> None:

@@ -4,24 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
-
-import torch
 
 from torch import Tensor, nn
 
-from rl4co.decoding.rollout import Rollout, decode
 from rl4co.decoding.strategies import DecodingStrategy
-from rl4co.envs.base import RL4COEnvBase, State
 from rl4co.models.policies.constructive import ConstructivePolicy
 from rl4co.models.zoo.eas.decoder import AdaptedDecoder
-from rl4co.models.zoo.eas.trace import (
-    ImitatingSampling,
-    RecordedSampling,
-    StepTrace,
-    known_likelihood,
-)
+from rl4co.models.zoo.eas.sampling import ImitatingSampling
 
 
 class AdaptedPolicy(ConstructivePolicy):
@@ -63,51 +54,6 @@ class AdaptedPolicy(ConstructivePolicy):
         return ImitatingSampling(
             **_fields(plain), batch=own["instances"], incumbent=own.get("incumbent")
         )
-
-    def _decode(
-        self,
-        env: RL4COEnvBase,
-        solutions: State,
-        cache: Any,
-        strategy: DecodingStrategy,
-        starts: Tensor | None,
-        with_entropy: bool,
-        max_steps: int | None,
-        num_steps: int | None,
-        narrower: Callable[[Tensor], Any] | None = None,
-    ) -> Rollout:
-        """Rollout and gradient; by a trace where the decoder allows it (and memory, see
-        `replay_chunk`), otherwise by the replay."""
-        traceable = isinstance(strategy, ImitatingSampling) and strategy.mask_logits
-        if not (traceable and self.decoder.can_trace) or with_entropy or self.replay_chunk:
-            return super()._decode(
-                env,
-                solutions,
-                cache,
-                strategy,
-                starts,
-                with_entropy,
-                max_steps,
-                num_steps,
-                narrower,
-            )
-        trace = StepTrace()
-        weights = self.decoder.score_weights(cache)
-        decoder = self.decoder.noting(trace, weights)
-        with torch.no_grad():
-            rollout = decode(
-                env,
-                solutions,
-                lambda state: decoder(state, cache),
-                RecordedSampling(**_fields(strategy), trace=trace),
-                starts=starts,
-                with_log_probs=False,
-                max_steps=max_steps,
-                num_steps=num_steps,
-            )
-        # One entry for all steps: they are only ever summed.
-        rollout.log_probs = known_likelihood(trace, weights).unsqueeze(-1)  # [R, S, 1]
-        return rollout
 
 
 def _fields(strategy: DecodingStrategy) -> dict[str, Any]:

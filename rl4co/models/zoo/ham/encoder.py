@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from torch import Tensor, nn
 
 from rl4co.models.nn.norm import make_normalization
-from rl4co.models.nn.transformer import FeedForward, add_block
+from rl4co.models.nn.transformer import FeedForward
 from rl4co.models.zoo.am import AttentionModelEncoder
 from rl4co.models.zoo.ham.attention import HeterogeneousAttention
 
@@ -32,7 +32,7 @@ class HeterogeneousLayer(nn.Module):
     def forward(self, h: Tensor, num_depots: int) -> Tensor:
         """`[B, N, D]` → `[B, N, D]`."""
         h = self.norm_attention(h + self.attention(h, num_depots))
-        return self.norm_feedforward(add_block(self.feedforward, h))
+        return self.norm_feedforward(h + self.feedforward(h))
 
 
 class HeterogeneousAttentionModelEncoder(AttentionModelEncoder):

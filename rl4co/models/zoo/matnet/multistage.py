@@ -69,13 +69,16 @@ class StageCache:
         query: Query of each machine of all stages `[B, P, D]`.
         glimpse_key: `[B, H, N, d]`.
         glimpse_value: `[B, H, N, d]`.
-        folded_key: Logit keys with the output projection folded in `[B, N, D]`.
+        logit_keys: Logit keys of each stage `[B, J + 1, D]`.
+        folded_keys: The same with the output projection folded in, or None, see
+            :meth:`PointerAttention.fold`.
     """
 
     query: Tensor
     glimpse_key: Tensor
     glimpse_value: Tensor
-    folded_key: Tensor
+    logit_keys: list[Tensor]
+    folded_keys: list[Tensor | None]
 
 
 class StageProjections(nn.Module):
@@ -93,13 +96,13 @@ class StageProjections(nn.Module):
         self.no_job = nn.Parameter(torch.empty(embed_dim).uniform_(-bound, bound))
 
     def forward(self, jobs: Tensor, machines: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Queries of machines `[B, M, D]`; keys, values, folded logit keys `[B, J + 1, D]`."""
+        """Queries of machines `[B, M, D]`; keys, values, logit keys `[B, J + 1, D]`."""
         nodes = torch.cat([jobs, self.no_job.expand(len(jobs), 1, -1)], 1)  # [B, J + 1, D]
         query = self.project_query(machines)
         if self.project_fixed_context is not None:
             query = query + self.project_fixed_context(nodes.mean(1, keepdim=True))
         key, value, logit_key = self.project_node_embeddings(nodes).chunk(3, -1)
-        return query, key, value, self.pointer.fold_output(logit_key)
+        return query, key, value, logit_key
 
 
 class MultiStageDecoder(AutoregressiveDecoder):
@@ -135,11 +138,17 @@ class MultiStageDecoder(AutoregressiveDecoder):
     ) -> StageCache:
         """Projects all stages."""
         projected = [stage(*h) for stage, h in zip(self.stages, hidden, strict=True)]
-        query, key, value, folded_key = (
-            torch.cat(part, 1) for part in zip(*projected, strict=True)
+        *parts, logit_keys = zip(*projected, strict=True)
+        query, key, value = (torch.cat(part, 1) for part in parts)
+        pointers = self._pointers()
+        split = pointers[0].split_heads
+        return StageCache(
+            query,
+            split(key).contiguous(),
+            split(value).contiguous(),
+            list(logit_keys),
+            [pointer.fold(key) for pointer, key in zip(pointers, logit_keys, strict=True)],
         )
-        split = self._pointer.split_heads
-        return StageCache(query, split(key).contiguous(), split(value).contiguous(), folded_key)
 
     def start_memory(self, state: Mapping[str, Tensor], cache: StageCache) -> dict[str, Tensor]:
         """The orders of machines, where solutions differ by them."""
@@ -154,19 +163,17 @@ class MultiStageDecoder(AutoregressiveDecoder):
         query = gather_points(cache.query, state["machine_idx"])  # [B, Q, D]
         own = F.one_hot(stage, len(self.stages)).bool().unsqueeze(-1)  # [B, Q, stages, 1]
         inner = (own & mask.unsqueeze(-2)).flatten(2)  # [B, Q, N]
-        logits = self._pointer(
-            query, cache.glimpse_key, cache.glimpse_value, cache.folded_key, None, inner
-        )
-        by_stage = logits.unflatten(-1, (len(self.stages), -1))  # [B, Q, stages, J + 1]
+        pointers = self._pointers()
+        # The glimpse has no weights of its own, so any stage's will do.
+        heads = pointers[0].glimpse(query, cache.glimpse_key, cache.glimpse_value, inner)
+        keys = zip(pointers, cache.logit_keys, cache.folded_keys, strict=True)
+        logits = [pointer.point(heads, key, folded) for pointer, key, folded in keys]
+        by_stage = torch.stack(logits, 2)  # [B, Q, stages, J + 1]
         index = stage[..., None, None].expand(*stage.shape, 1, by_stage.shape[-1])
-        return by_stage.gather(2, index).squeeze(2)
+        return by_stage.gather(2, index).squeeze(2)  # [B, Q, J + 1]
 
-    @property
-    def _pointer(self) -> PointerAttention:
-        """Computes with folded weights, so any stage's will do."""
-        first = self.stages[0]
-        assert isinstance(first, StageProjections)
-        return first.pointer
+    def _pointers(self) -> list[PointerAttention]:
+        return [stage.pointer for stage in self.stages if isinstance(stage, StageProjections)]
 
 
 class MultiStageFFSPPolicy(AutoregressivePolicy):

@@ -31,7 +31,7 @@ class MDAMCache:
     Attributes:
         hidden: The encoder's result.
         paths: Caches of the single paths, rows `[B]` each.
-        joint: Keys and values of all paths, rows `[P * B]`.
+        joint: Keys and values of all paths, rows `[P * B]`, or None, see :func:`_join`.
         at_first: Nodes that were allowed at first `[P * B, 1, N]`.
         steps: Steps taken.
         seen: The visible nodes for which `glimpse` was computed.
@@ -40,7 +40,7 @@ class MDAMCache:
 
     hidden: MDAMHidden
     paths: list[DecoderCache]
-    joint: DecoderCache
+    joint: DecoderCache | None
     at_first: Tensor
     steps: int = 0
     seen: Tensor | None = None
@@ -98,18 +98,10 @@ class MDAMDecoder(AutoregressiveDecoder):
         visible = state.get(VISIBLE) if self.glimpses else None
         if visible is not None and cache.steps >= (self.eg_step_gap or 0):
             return self._after_glimpse(visible, state, cache)
-        if self.first.dynamic_embedding is not None:
+        if cache.joint is None:
             each = zip(self._all_paths(), self._each(state, cache), strict=True)
             return torch.cat([path(*its_own) for path, its_own in each])
         return self.first.point(self._queries(state, cache), state, cache.joint)
-
-    def annotate(
-        self, state: Mapping[str, Tensor], cache: MDAMCache
-    ) -> tuple[Tensor, dict[str, Tensor]]:
-        """Logits, and the pointers' record that spares the replay its forward pass."""
-        if self.glimpses or self.first.dynamic_embedding is not None:
-            return super().annotate(state, cache)
-        return self.first.annotate_query(self._queries(state, cache), state, cache.joint)
 
     def _queries(self, state: Mapping[str, Tensor], cache: MDAMCache) -> Tensor:
         """Queries of all paths `[P * B, Q, D]`."""
@@ -170,14 +162,19 @@ class MDAMDecoder(AutoregressiveDecoder):
         return by_path.transpose(1, 2).flatten(0, 1)  # [P * B, S, N]
 
 
-def _join(caches: list[DecoderCache]) -> DecoderCache:
-    """One cache of all paths' keys and values; contexts and queries stay with the paths."""
-    biases = [cache.folded_bias for cache in caches]
+def _join(caches: list[DecoderCache]) -> DecoderCache | None:
+    """One cache of all paths' keys and values; contexts and queries stay with the paths.
+
+    None where a path has more weights to multiply with than are in its keys.
+    """
+    folded = [cache.folded_key for cache in caches if cache.folded_key is not None]
+    if len(folded) < len(caches):
+        return None
     return DecoderCache(
         context=None,
         graph_context=None,
         glimpse_key=torch.cat([cache.glimpse_key for cache in caches]),
         glimpse_value=torch.cat([cache.glimpse_value for cache in caches]),
-        folded_key=torch.cat([cache.folded_key for cache in caches]),
-        folded_bias=None if biases[0] is None else torch.cat([b for b in biases if b is not None]),
+        logit_key=torch.cat([cache.logit_key for cache in caches]),
+        folded_key=torch.cat(folded),
     )

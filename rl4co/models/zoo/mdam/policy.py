@@ -15,12 +15,12 @@ from torch import Tensor
 from rl4co.core.errors import ConfigError
 from rl4co.core.ops import batchify
 from rl4co.decoding.rollout import Rollout
-from rl4co.decoding.strategies import DecodingStrategy
-from rl4co.envs.base import RL4COEnvBase, State
+from rl4co.envs.base import RL4COEnvBase
 from rl4co.models.policies.autoregressive import AutoregressivePolicy
+from rl4co.models.policies.constructive import DecodingTask
 from rl4co.models.policies.entry import match_precision
 from rl4co.models.rl.losses import path_divergence
-from rl4co.models.zoo.mdam.decoder import MDAMCache, MDAMDecoder
+from rl4co.models.zoo.mdam.decoder import MDAMDecoder
 from rl4co.models.zoo.mdam.encoder import MDAMEncoder, MDAMHidden
 
 
@@ -154,20 +154,14 @@ class MDAMPolicy(AutoregressivePolicy):
             out["init_embeds"] = init_embeds
         return out
 
-    def _decode(
-        self,
-        env: RL4COEnvBase,
-        solutions: State,
-        cache: MDAMCache,
-        strategy: DecodingStrategy,
-        *rest: Any,
-    ) -> Rollout:
+    def _decode(self, task: DecodingTask) -> Rollout:
         if torch.is_grad_enabled():
+            cache, solutions = task.cache, task.solutions
             first = {key: value[:, :1] for key, value in solutions.items()}  # [P * B, 1, ...]
-            logits = strategy.filter(self.decoder(first, cache), first["action_mask"])
+            logits = task.strategy.filter(self.decoder(first, cache), first["action_mask"])
             by_path = logits.log_softmax(-1).unflatten(0, (self.decoder.num_paths, -1))
             cache.hidden.notes["divergence"] = path_divergence(by_path).squeeze(-1)  # [B]
-        return super()._decode(env, solutions, cache, strategy, *rest)
+        return super()._decode(task)
 
 
 def best_of_paths(out: dict[str, Any], score: Tensor, num_paths: int, batch: int) -> dict[str, Any]:

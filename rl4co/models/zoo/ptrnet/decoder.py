@@ -24,7 +24,6 @@ from rl4co.models.zoo.ptrnet.encoder import Encoded
 #: Keys of the memory: state of the LSTM.
 HIDDEN, CELL = "ptrnet_hidden", "ptrnet_cell"
 #: Key of what a rollout leaves for the replay: scores of all glimpses and of the pointer.
-SCORES = "ptrnet_scores"
 
 
 @dataclasses.dataclass
@@ -106,29 +105,13 @@ class PointerNetworkDecoder(AutoregressiveDecoder):
 
     def forward(self, state: Mapping[str, Tensor], cache: PointerCache) -> Tensor:
         """Logits `[B, Q, N]`, neither clipped nor masked."""
-        return self._scores(state, cache)[-1]
-
-    def annotate(
-        self, state: Mapping[str, Tensor], cache: PointerCache
-    ) -> tuple[Tensor, dict[str, Tensor]]:
-        """Logits, and all scores on the way, which spare the replay their forward pass."""
-        scores = self._scores(state, cache)
-        return scores[-1], {SCORES: torch.stack(scores, -1)}
-
-    def _scores(self, state: Mapping[str, Tensor], cache: PointerCache) -> list[Tensor]:
-        """Scores `[B, Q, N]` of each glimpse and of the pointer."""
         query, mask = state[HIDDEN], state["action_mask"]
-        known: tuple[Tensor | None, ...] = (None,) * (self.num_glimpses + 1)
-        if SCORES in state:
-            known = state[SCORES].unbind(-1)
-        scores = []
-        for glimpse in range(self.num_glimpses):
+        for _ in range(self.num_glimpses):
             assert self.glimpse is not None  # as there are glimpses
-            scores.append(self.glimpse(query, cache.glimpse_keys, known[glimpse]))
-            seen = torch.where(mask, scores[-1], -torch.inf) if self.mask_inner else scores[-1]
+            scores = self.glimpse(query, cache.glimpse_keys)  # [B, Q, N]
+            seen = torch.where(mask, scores, -torch.inf) if self.mask_inner else scores
             query = torch.bmm(seen.softmax(-1), cache.glimpse_keys.keys)  # [B, Q, H]
-        scores.append(self.pointer(query, cache.pointer_keys, known[-1]))
-        return scores
+        return self.pointer(query, cache.pointer_keys)
 
     # ---------------------------------------------------------------- memory
 

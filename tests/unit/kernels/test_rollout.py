@@ -1,6 +1,8 @@
-"""Compiled rollouts against the general decode loop, which knows nothing of them."""
+"""Compiled rollouts against the plain decode loop, which knows nothing of them."""
 
 from __future__ import annotations
+
+import warnings
 
 from collections.abc import Callable
 from typing import Any
@@ -8,24 +10,21 @@ from typing import Any
 import pytest
 import torch
 
+from rl4co import kernels
 from rl4co.core.errors import InvalidActionError
+from rl4co.core.registry import ENVS
 from rl4co.envs import get_env
 from rl4co.envs.base import RL4COEnvBase
+from rl4co.envs.routing.cvrp.env import CVRPEnv
 from rl4co.envs.routing.tsp.env import TSPEnv
+from rl4co.kernels import rollout
 from rl4co.models.embeddings.tsp import TSPContext
-from rl4co.models.zoo.am import AttentionModelPolicy, compiled_rollout
-from rl4co.models.zoo.am import decoder as am_decoder
+from rl4co.models.zoo.am import AttentionModelPolicy
 
 CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "tsp": ("tsp", {}),
     "cvrp": ("cvrp", {}),
     "cvrp, plain float32": ("cvrp", {"capacity_tolerance": 0.0}),
-    "mtvrp": ("mtvrp", {}),
-    "op": ("op", {}),
-    "pctsp": ("pctsp", {}),
-    "spctsp": ("spctsp", {}),
-    "pdp": ("pdp", {}),
-    "pdp, start is a step": ("pdp", {"force_start_at_depot": True}),
 }
 
 
@@ -42,32 +41,42 @@ def make_policy(name: str, **settings: Any) -> AttentionModelPolicy:
 
 @pytest.fixture
 def compiled(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Batch sizes that compiled loops were called with."""
+    """Numbers of rows that compiled loops were called with."""
     calls: list[int] = []
+    run_in_chunks = rollout.run_in_chunks
 
-    def spy(env: Any, decoder: Any, cache: Any, strategy: Any, state: Any, **options: Any) -> Any:
-        calls.append(len(state["action_mask"]))
-        return compiled_rollout.roll_out(env, decoder, cache, strategy, state, **options)
+    def spy(run: Any, rows: int, threads: int) -> None:
+        calls.append(rows)
+        run_in_chunks(run, rows, threads)
 
-    monkeypatch.setattr(am_decoder, "roll_out", spy)
+    monkeypatch.setattr(rollout, "run_in_chunks", spy)
     return calls
 
 
-@pytest.fixture
-def in_general(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], Any]], Any]:
-    """Calls a function with the general decode loop alone."""
+def plainly(function: Callable[[], Any]) -> Any:
+    """Calls a function with kernels switched off."""
+    with kernels.disabled():
+        return function()
 
-    def run(function: Callable[[], Any]) -> Any:
-        with monkeypatch.context() as patch:
-            patch.setattr(am_decoder, "can_roll_out", lambda *_: False)
-            return function()
 
-    return run
+def kernel_of(problem: str) -> Any:
+    return rollout._find_kernel(problem)
 
 
 def test_every_loop_is_tested() -> None:
-    tested = {type(make_env(case)) for case in CASES}
-    assert tested == set(compiled_rollout.problems())
+    tested = {CASES[case][0] for case in CASES}
+    assert tested == {name for name in ENVS.names() if kernel_of(name) is not None}
+
+
+@pytest.mark.parametrize("problem", ["tsp", "cvrp"])
+def test_fingerprints_are_those_of_the_rules(problem: str) -> None:
+    """Whoever changes a rule changes the loop as well, and then its fingerprint."""
+    kernel = kernel_of(problem)
+    found = rollout.fingerprint(kernel, get_env(problem))
+    assert found == kernel.fingerprint, (
+        f"rules of {problem} that its compiled loop repeats have changed: compare them with "
+        f"compiled.py in its folder, then set fingerprint={found!r} there"
+    )
 
 
 DECODING: dict[str, dict[str, Any]] = {
@@ -83,14 +92,14 @@ TOGETHER = [(case, way) for case in CASES for way in DECODING]
 DRAWN = [(case, way) for case, way in TOGETHER if way not in ("greedy", "multi-start")]
 
 
-@pytest.mark.parametrize("mask_inner", [True, False])
+@pytest.mark.parametrize("settings", [{}, {"temperature": 0.5}, {"num_heads": 1}], ids=str)
 @pytest.mark.parametrize("batch", [1, 9])
 @pytest.mark.parametrize(("case", "decoding"), TOGETHER)
 def test_solutions_and_likelihoods_agree(
-    case: str, batch: int, mask_inner: bool, decoding: str, compiled: Any, in_general: Any
+    case: str, batch: int, settings: dict[str, Any], decoding: str, compiled: Any
 ) -> None:
     env = make_env(case)
-    policy = make_policy(env.name, mask_inner=mask_inner).eval()
+    policy = make_policy(env.name, **settings).eval()
     td = env.reset(env.generate(batch))
 
     def run() -> dict[str, Any]:
@@ -98,8 +107,8 @@ def test_solutions_and_likelihoods_agree(
         with torch.no_grad():
             return policy(td, env, return_sum_log_likelihood=False, **DECODING[decoding])
 
-    fast, slow = run(), in_general(run)
-    assert compiled == [batch]
+    fast, slow = run(), plainly(run)
+    assert len(compiled) == 1
     assert torch.equal(fast["actions"], slow["actions"])
     torch.testing.assert_close(fast["log_likelihood"], slow["log_likelihood"], atol=1e-5, rtol=0)
     assert torch.equal(fast["reward"], slow["reward"])
@@ -107,9 +116,7 @@ def test_solutions_and_likelihoods_agree(
 
 @pytest.mark.parametrize("settings", [{}, {"use_graph_context": False}, {"replay_chunk": 5}])
 @pytest.mark.parametrize(("case", "decoding"), DRAWN)
-def test_gradients_agree(
-    case: str, settings: dict[str, Any], decoding: str, compiled: Any, in_general: Any
-) -> None:
+def test_gradients_agree(case: str, settings: dict[str, Any], decoding: str, compiled: Any) -> None:
     env = make_env(case)
     policy = make_policy(env.name, **settings)
     td = env.reset(env.generate(9))
@@ -121,28 +128,11 @@ def test_gradients_agree(
         (out["reward"].detach() * out["log_likelihood"] + out["entropy"]).mean().backward()
         return tuple(p.grad.clone() for p in policy.parameters() if p.grad is not None)
 
-    fast, slow = run(), in_general(run)
-    assert compiled == [9]
+    fast, slow = run(), plainly(run)
+    assert len(compiled) == 1
     assert all(bool(gradient.isfinite().all()) for gradient in fast)
     # Biases that a normalisation takes away have gradients of rounding errors alone.
     torch.testing.assert_close(fast, slow, atol=1e-4, rtol=1e-3)
-
-
-@pytest.mark.parametrize("num_loc", [1, 12])
-def test_tours_over_a_matrix(num_loc: int, compiled: Any, in_general: Any) -> None:
-    """Legs of the OP come from coordinates or from a matrix, asymmetric here."""
-    env = make_env("op", num_loc)
-    instances = env.generate(5)
-    nodes = num_loc + 1
-    matrix = torch.rand(5, nodes, nodes, generator=torch.Generator().manual_seed(3))
-    policy, td = make_policy("op").eval(), env.reset(instances.set("cost_matrix", matrix))
-
-    def run() -> Any:
-        with torch.no_grad():
-            return policy(td, env, decode_type="greedy")["actions"]
-
-    assert torch.equal(run(), in_general(run))
-    assert compiled == [5]
 
 
 def test_threads_share_the_batch() -> None:
@@ -168,10 +158,6 @@ def test_likelihoods_can_be_left_out(compiled: Any) -> None:
     assert "log_likelihood" not in out
 
 
-class SubclassedEnv(TSPEnv):
-    """Might have other rules."""
-
-
 class SubclassedContext(TSPContext):
     """Might ask something else."""
 
@@ -180,75 +166,84 @@ class SubclassedContext(TSPContext):
     ("settings", "decoding"),
     [
         ({}, {"top_k": 3}),
-        ({}, {"temperature": 2.0}),
         ({}, {"decode_type": "beam_search"}),
         ({}, {"return_entropy": True}),
         ({"tanh_clipping": 0.0}, {}),
+        ({"mask_inner": False}, {}),
         ({"mask_logits": False}, {"num_steps": 12}),
         ({"out_bias_pointer_attn": True}, {}),
         ({"context_embedding": SubclassedContext(32)}, {}),
         ({"sdpa_fn": torch.nn.functional.scaled_dot_product_attention}, {}),
-        ({"num_heads": 16}, {}),  # heads of less than a vector
     ],
 )
 def test_anything_else_is_left_to_the_decode_loop(
-    settings: dict[str, Any], decoding: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    settings: dict[str, Any], decoding: dict[str, Any], compiled: Any
 ) -> None:
     env, policy = make_env("tsp"), make_policy("tsp", **settings).eval()
-    refuse_use(monkeypatch)
     options = {"decode_type": "sampling", "calc_reward": "mask_logits" not in settings, **decoding}
     with torch.no_grad():
         policy(env.reset(batch_size=2), env, **options)
+    assert compiled == []
 
 
 @pytest.mark.parametrize(
     "env",
     [
-        SubclassedEnv(generator_params={"num_loc": 12}),
         get_env("tsp", generator_params={"num_loc": 12}, check_action=True),
         get_env("tsp_dense", generator_params={"num_loc": 12}),
+        get_env("cvrpmvc", generator_params={"num_loc": 12}),
     ],
 )
-def test_other_environments_are_left_to_the_decode_loop(
-    env: RL4COEnvBase, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    refuse_use(monkeypatch)
+def test_other_environments_are_left_to_the_decode_loop(env: RL4COEnvBase, compiled: Any) -> None:
+    """... without a warning, as nobody changed anything."""
+    with torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("error")
+        make_policy(env.name)(env.reset(batch_size=2), env, decode_type="greedy")
+    assert compiled == []
+
+
+class Hurried(CVRPEnv):
+    """Another rule: customer 3 must not come first."""
+
+    def _forbidden(self, state: Any) -> torch.Tensor:
+        third = torch.arange(state["demand"].shape[-1]) == 3
+        return super()._forbidden(state) | (third & (state["i"] == 0))
+
+
+def test_other_rules_take_the_plain_road_with_one_warning(compiled: Any) -> None:
+    rollout._warn_once.cache_clear()
+    env, policy = Hurried(generator_params={"num_loc": 6}), make_policy("cvrp").eval()
+    td = env.reset(batch_size=50)
+    with torch.no_grad():
+        with pytest.warns(UserWarning, match="rules of Hurried"):
+            policy(td, env, decode_type="sampling")
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            out = policy(td, env, decode_type="sampling")
+    assert compiled == []
+    assert not bool((out["actions"][:, 0] == 3).any())
+
+
+def test_a_subclass_with_the_same_rules_is_compiled(compiled: Any) -> None:
+    env = type("Renamed", (TSPEnv,), {})(generator_params={"num_loc": 12})
     with torch.no_grad():
         make_policy("tsp")(env.reset(batch_size=2), env, decode_type="greedy")
+    assert compiled == [2]
 
 
-@pytest.mark.parametrize("part", ["decoder", "decoder.pointer", "decoder.context_embedding"])
-def test_hooks_are_called(part: str) -> None:
-    env, policy = make_env("tsp"), make_policy("tsp").eval()
-    seen = []
-    policy.get_submodule(part).register_forward_hook(lambda *_: seen.append(part))
-    with torch.no_grad():
-        policy(env.reset(batch_size=2), env, decode_type="greedy")
-    assert len(seen) == 12
-
-
-def test_a_decoder_without_replay_learns_step_by_step(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_decoder_without_replay_learns_step_by_step(compiled: Any) -> None:
     env, policy = make_env("tsp"), make_policy("tsp")
     policy.decoder.context_embedding.state_keys = None
-    refuse_use(monkeypatch)
     assert policy(env.reset(batch_size=2), env)["log_likelihood"].requires_grad
+    assert compiled == []
 
 
-def refuse_use(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: Any, **__: Any) -> None:
-        raise AssertionError("expected the general decode loop")
-
-    monkeypatch.setattr(am_decoder, "roll_out", refuse)
-
-
-def test_an_instance_with_no_way_on_is_reported(compiled: Any) -> None:
+def test_an_instance_with_no_way_on_is_reported() -> None:
     env = make_env("tsp")
     td = env.reset(batch_size=3)
     td["action_mask"] = td["action_mask"].index_fill(-1, torch.tensor([4]), False)
-    # The general loop counts nodes, not what is allowed; its last distribution is empty.
     with torch.no_grad(), pytest.raises(InvalidActionError, match="got none in instances 0, 1, 2"):
         make_policy("tsp")(td, env, decode_type="greedy", calc_reward=False)
-    assert compiled == [3]
 
 
 def test_starts_that_are_no_nodes_are_refused() -> None:
@@ -284,3 +279,16 @@ def test_large_logits_are_clipped() -> None:
         known = policy(td, env, actions=fast["actions"])["log_likelihood"]
     assert bool(known.isfinite().all())
     torch.testing.assert_close(fast["log_likelihood"], known, atol=1e-4, rtol=0)
+
+
+def test_forbidden_proposals_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A loop that breaks the rules is found out by the environment's own masks."""
+    env, policy = make_env("tsp"), make_policy("tsp")
+
+    def broken(env: Any, decoder: Any, state: Any, *_: Any) -> Any:
+        actions = torch.zeros(*state["action_mask"].shape[:2], 12, dtype=torch.int64)
+        return actions, torch.zeros(actions.shape)
+
+    monkeypatch.setattr(kernels, "roll_out", broken)
+    with pytest.raises(InvalidActionError, match="RL4CO_KERNELS=0"):
+        policy(env.reset(batch_size=2), env, calc_reward=False)

@@ -1,0 +1,103 @@
+"""The decorator of compiled functions: when they are compiled, where that is kept, the switch."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from rl4co import kernels
+from rl4co.core.errors import MissingDependencyError
+from rl4co.kernels import CompiledFunction, compiled
+
+STEP = 2
+
+
+@compiled
+def double(x: float) -> float:
+    return STEP * x
+
+
+@compiled(fast_sums=True)
+def total(values: np.ndarray) -> float:
+    result = 0.0
+    for value in values:
+        result += double(value)
+    return result
+
+
+def test_compiled_functions_call_each_other() -> None:
+    assert total(np.arange(4.0)) == 12.0
+
+
+def test_the_plain_function_runs_with_kernels_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No dispatcher is asked for, so numba is not needed."""
+    monkeypatch.setitem(sys.modules, "numba", None)
+    function = CompiledFunction(lambda x: x + 1)
+    with kernels.disabled():
+        assert not kernels.are_enabled()
+        assert function(1) == 2
+    if kernels.are_enabled():
+        with pytest.raises(MissingDependencyError, match="pip install 'numba'"):
+            function(1)
+
+
+def test_disabling_ends_with_the_block_also_after_an_error() -> None:
+    before = kernels.are_enabled()
+    with pytest.raises(ValueError, match="inside"), kernels.disabled():
+        raise ValueError("inside")
+    assert kernels.are_enabled() == before
+
+
+ROAD = """
+import sys
+import torch
+from rl4co.envs import get_env
+from rl4co.models import AttentionModelPolicy
+env = get_env("cvrp", generator_params={"num_loc": 5})
+policy = AttentionModelPolicy(env_name="cvrp", embed_dim=16, num_heads=2)
+policy(env.reset(batch_size=2), env)["log_likelihood"].sum().backward()
+with torch.no_grad():
+    policy(env.reset(batch_size=2), env, decode_type="greedy")
+print("numba" in sys.modules)
+"""
+
+
+@pytest.mark.parametrize("switch", ["0", "1"])
+def test_with_kernels_off_numba_is_not_imported(switch: str) -> None:
+    result = subprocess.run(
+        [sys.executable, "-c", ROAD],
+        env={**__import__("os").environ, "RL4CO_KERNELS": switch},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert result.stdout.strip() == str(switch == "1")
+
+
+def test_fingerprint_changes_with_what_is_called(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A part in another file, or a constant, makes another key of the cache."""
+    (tmp_path / "part.py").write_text(
+        "from rl4co.kernels import compiled\n@compiled\ndef inner(x):\n    return x + 1\n"
+    )
+    (tmp_path / "whole.py").write_text(
+        "from rl4co.kernels import compiled\nfrom part import inner\n"
+        "SCALE = 3\n@compiled\ndef outer(x):\n    return SCALE * inner(x)\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    import whole  # type: ignore[import-not-found]
+
+    first = whole.outer.fingerprint()
+    monkeypatch.setattr(whole, "SCALE", 4)
+    second = whole.outer.fingerprint()
+    (tmp_path / "part.py").write_text(
+        "from rl4co.kernels import compiled\n@compiled\ndef inner(x):\n    return x + 2\n"
+    )
+    third = whole.outer.fingerprint()
+    assert len({first, second, third}) == 3
