@@ -7,6 +7,7 @@ import torch
 
 from rl4co.core.errors import UnsupportedError
 from rl4co.envs import FLPEnv, MCPEnv
+from rl4co.kernels import disabled
 from rl4co.models import ActiveSearch, AttentionModel, AttentionModelPolicy, EASEmb, EASLay
 from rl4co.tasks.evaluate import evaluate_policy
 
@@ -88,3 +89,18 @@ def test_baselines(name: str, baseline: str):
     model.train().shared_step(instances, 0, "train")["loss"].backward()
     moved = [p.grad is not None and bool((p.grad != 0).any()) for p in policy.parameters()]
     assert sum(moved) > 0.9 * len(moved)
+
+
+@pytest.mark.parametrize("method", [EASEmb, EASLay])
+@pytest.mark.parametrize("name", ["flp", "mcp"])
+def test_search_with_and_without_kernels(name: str, method: type):
+    """Changes of keys and values at each step, by rank one or written out, lead the same way."""
+    env, policy, instances = make(name)
+    for key, value in instances.items():
+        if value.is_floating_point():
+            instances[key] = value.double()
+    options = {"decode_type": "sampling", "num_solutions": 4, "max_iters": 2, "seed": 3}
+    fast = method(env, policy.double(), dataset=instances, **options).search()
+    with disabled():
+        plain = method(env, policy, dataset=instances, **options).search()
+    assert torch.equal(fast.actions, plain.actions)
