@@ -13,6 +13,7 @@ import torch.nn.functional as F
 
 from torch import Tensor, nn
 
+from rl4co import kernels
 from rl4co.models.embeddings._base import LinearDynamicEmbedding
 
 
@@ -22,14 +23,14 @@ class SelectionContext(nn.Module):
     $$q = W \\Big[\\sum_n u_n h_n, \\; \\tfrac{1}{t} \\sum_{s \\le t} h_{a_s}, \\;
       \\tfrac{k - t}{k}\\Big]$$
 
-    with the share $u_n$ of node n in what is uncovered. The products with the node embeddings are
-    taken once per instance (:meth:`prepare`).
+    with the share $u_n$ of node n in what is uncovered.
 
     Args:
         embed_dim: Embedding size D.
 
     Shapes:
-        `prepare`: `[B, N, D]` → `[B, N, 2, D]`; `forward`: state with axes `[B, Q]` → `[B, Q, D]`
+        `prepare`: `[B, N, D]` → `[B, N, 2, D]` or itself; `forward`: state with axes `[B, Q]` →
+        `[B, Q, D]`
     """
 
     #: State keys that are read, recorded for the replay.
@@ -48,7 +49,12 @@ class SelectionContext(nn.Module):
         raise NotImplementedError
 
     def prepare(self, embeddings: Tensor) -> Tensor:
-        """Contribution of each node to the query as an uncovered and as a chosen one."""
+        """What each node adds to the query as an uncovered and as a chosen one, in one product.
+
+        The embeddings as they are if the projection is not an ordinary one.
+        """
+        if not kernels.may_replace(self.project_context):
+            return embeddings
         dim = embeddings.shape[-1]
         weight = self.project_context.weight[:, : 2 * dim].unflatten(1, (2, dim))  # [D, 2, D]
         return F.linear(embeddings, weight.transpose(0, 1).flatten(0, 1)).unflatten(-1, (2, dim))
@@ -59,6 +65,9 @@ class SelectionContext(nn.Module):
         taken = state["i"].to(share.dtype)  # [B, Q, 1]
         chosen = state["chosen"].to(share.dtype) / taken.clamp_min(1.0)  # [B, Q, N]
         left = 1.0 - taken / self.num_to_choose(state).to(share.dtype)  # [B, Q, 1]
+        if cache.dim() == 3:  # the embeddings themselves
+            parts = [torch.bmm(share, cache), torch.bmm(chosen, cache), left]
+            return self.project_context(torch.cat(parts, -1))
         query = torch.bmm(share, cache[:, :, 0]) + torch.bmm(chosen, cache[:, :, 1])
         return torch.addcmul(query, left, self.project_context.weight[:, -1])
 

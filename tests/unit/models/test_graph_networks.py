@@ -15,6 +15,7 @@ from rl4co.core.errors import (
     UnsupportedError,
 )
 from rl4co.envs import FLPEnv, MCPEnv
+from rl4co.kernels import disabled
 from rl4co.models import GNNAttentionModelPolicy, GNNEncoder, load_pretrained
 from rl4co.models.embeddings.flp import FLPNeighbors
 from rl4co.models.nn.graph import GCN, NETWORKS, Neighbors, get_graph_network
@@ -241,3 +242,18 @@ def test_missing_package_is_named(network: str, monkeypatch):
     monkeypatch.setattr(builtins, "__import__", refuse)
     with pytest.raises(MissingDependencyError, match=r"pip install 'rl4co\[graph\]'"):
         NETWORKS[network](DIM, num_heads=2)
+
+
+@pytest.mark.parametrize("name", ["flp", "mcp"])
+def test_query_with_and_without_products_made_beforehand(name: str):
+    """The same as the projection of what is uncovered, chosen and left; a hook is heard."""
+    env, policy, td = make(name, "mlp")
+    context, hidden = policy.decoder.context_embedding, policy.encoder(td)[0]
+    state = env.step(td.set("action", torch.tensor([0, 3, 1, 2])))["next"]
+    asked = {key: value.unsqueeze(1) for key, value in state.items()}
+    quick = context(context.prepare(hidden), asked)
+    with disabled():
+        plain = context(context.prepare(hidden), asked)
+    torch.testing.assert_close(quick, plain, atol=1e-5, rtol=1e-5)
+    context.project_context.register_forward_hook(lambda module, given, out: 0 * out)
+    assert not context(context.prepare(hidden), asked).any()
