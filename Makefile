@@ -7,6 +7,7 @@ EXTRAS ?= dev,solvers
 # Parallel test processes, each with one thread: more threads than cores only slow torch down.
 WORKERS ?= 2
 PYTEST_ARGS ?=
+STABILITY_ARGS ?=
 # Index of the PyTorch wheels, if they should come from another place than everything else
 # (for example an index of CPU-only builds).
 TORCH_INDEX ?=
@@ -19,7 +20,7 @@ DOCS_STAMP := $(VENV)/.installed-docs
 TORCH := $(shell sed -n 's/^\(torch==[^ ;]*\).*/\1/p' constraints.txt)
 
 .DEFAULT_GOAL := help
-.PHONY: help .venv demo test lint format typecheck pytest pytest-plain coverage docs clean
+.PHONY: help .venv demo test lint format typecheck pytest pytest-plain stability coverage docs clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z.-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -69,6 +70,9 @@ pytest-plain: export MKL_NUM_THREADS = 1
 pytest-plain: export RL4CO_KERNELS = 0
 pytest-plain: $(STAMP)  ## contract, decoding and model tests without compiled code
 	$(BIN)/python -m pytest -n $(WORKERS) -m "not slow" tests/contract tests/unit/decoding tests/unit/models $(PYTEST_ARGS)
+
+stability: $(STAMP)  ## learning and numerical tests as on other processors (about an hour)
+	$(BIN)/python -m tests.stability $(STABILITY_ARGS)
 
 docs: $(DOCS_STAMP)  ## build the documentation into site/
 	$(BIN)/mkdocs build --strict

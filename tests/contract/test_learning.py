@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 
+from collections.abc import Callable
+
 import pytest
 import torch
 
@@ -19,6 +21,8 @@ from rl4co.models import POMO, REINFORCE, AttentionModel, AttentionModelPolicy
 # Small, and even for problems whose nodes come in pairs.
 SIZE = 8
 STEPS = 40
+#: Instances on which a policy is judged.
+JUDGED = 256
 POLICY = {"embed_dim": 32, "num_heads": 4, "num_encoder_layers": 2, "feedforward_hidden": 64}
 #: Paired t-statistic of the improvement; by chance it exceeds 4 once in 30,000 times.
 MARGIN = 4.0
@@ -57,10 +61,10 @@ def rewards(model: REINFORCE, policy: AttentionModelPolicy, seed: int = 0) -> Te
     """
     multistart = isinstance(model, POMO)
     how = {"decode_type": "multistart_sampling"} if multistart else {"num_samples": 4}
-    td = model.env.reset(model.env.generator(128, rng=derive_generator("judged")))
+    td = model.env.reset(model.env.generator(JUDGED, rng=derive_generator("judged")))
     settings = {"decode_type": "sampling", **how, "rng": derive_generator("samples", seed)}
     reward = policy.eval()(td, model.env, **settings)["reward"]  # [S * B]
-    return reward.unflatten(0, (-1, 128)).mean(0)  # [S, B] -> [B]
+    return reward.unflatten(0, (-1, JUDGED)).mean(0)  # [S, B] -> [B]
 
 
 def paired_t(differences: Tensor) -> float:
@@ -78,11 +82,12 @@ def build(name: str) -> tuple[REINFORCE, AttentionModelPolicy]:
 @pytest.mark.learning
 @pytest.mark.filterwarnings("ignore:You are trying to `self.log")
 @pytest.mark.parametrize("name", [name for name in ENVS.names() if name in EMBEDDINGS])
-def test_training_improves(name: str) -> None:
+def test_training_improves(name: str, require: Callable[..., None]) -> None:
     """Rewards are larger than those of the untrained policy, instance by instance."""
     model, untrained = build(name)
     train(model)
-    assert paired_t(rewards(model, model.policy) - rewards(model, untrained)) > MARGIN
+    gained = rewards(model, model.policy) - rewards(model, untrained)
+    require("t of the gain", paired_t(gained), above=MARGIN)
 
 
 def test_no_improvement_without_training() -> None:

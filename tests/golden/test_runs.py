@@ -75,6 +75,7 @@ def train(name: str) -> Run:
     return Run(untrained, first["loss"], first["reward"], greedy())
 
 
+@pytest.mark.fixed_seed
 @pytest.mark.learning
 @pytest.mark.parametrize("name", ENVIRONMENTS)
 def test_run(name):

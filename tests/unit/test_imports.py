@@ -62,7 +62,7 @@ LAYERS: dict[str, Layer] = {
     "models": Layer(may=("core", *_MODELS)),  # rl4co/models/__init__.py itself
     "models.nn": Layer(may=("core", "kernels")),
     "models.nn.env_embeddings": Layer(may=("core", "models.embeddings"), facade=True),
-    "models.embeddings": Layer(may=("core", "models.nn")),
+    "models.embeddings": Layer(may=("core", "kernels", "models.nn")),
     "models.policies": Layer(may=(*_BELOW_MODELS, "models.nn", "models.embeddings")),
     "models.rl": Layer(may=_BELOW_RL),
     "models.zoo": Layer(may=(*_BELOW_RL, "models.rl")),

@@ -7,7 +7,6 @@ then the log-probabilities of all steps are computed at once (:mod:`rl4co.decodi
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 
 from collections.abc import Callable, Mapping
@@ -19,7 +18,7 @@ from tensordict import TensorDictBase
 from torch import Tensor, nn
 
 from rl4co.core.errors import ConfigError, InvalidActionError, NotFiniteError, UnknownNameError
-from rl4co.core.ops import flatten_starts, gather_nodes, unbatchify
+from rl4co.core.ops import flatten_starts, unbatchify
 from rl4co.core.registry import ENVS
 from rl4co.decoding.beam import beam_search
 from rl4co.decoding.replay import replay
@@ -51,38 +50,17 @@ from rl4co.models.policies.entry import (
 )
 from rl4co.models.policies.modules import ConstructiveDecoder
 from rl4co.models.policies.pretrained import PretrainedMixin
+from rl4co.models.policies.task import (
+    DecodingTask,
+    count_solutions,
+    refuse_forbidden,
+    refuse_impossible,
+    require_one_batch_axis,
+    smaller_limit,
+)
 
 StartsFn = Callable[[TensorDictBase, RL4COEnvBase, int], Tensor]
 _PHASES = ("train", "val", "test")
-
-
-@dataclasses.dataclass(frozen=True)
-class DecodingTask:
-    """What is to be decoded, once all questions about it are settled.
-
-    Attributes:
-        env: The environment.
-        state: State of the instances, batch `[B]`.
-        hidden: The encoder's result.
-        cache: What the decoder prepared from it.
-        solutions: The same state for each solution, axes `[B, S]`.
-        strategy: How actions are chosen.
-        starts: First actions `[B, S, K]` forced upon the policy, or None.
-        with_entropy: Whether the entropy of each step is wanted.
-        num_steps: Exact number of steps, or None.
-        max_steps: Limit of the steps, or None for the environment's own.
-    """
-
-    env: RL4COEnvBase
-    state: State
-    hidden: Any
-    cache: Any
-    solutions: State
-    strategy: DecodingStrategy
-    starts: Tensor | None
-    with_entropy: bool
-    num_steps: int | None
-    max_steps: int | None
 
 
 class ConstructivePolicy(PretrainedMixin, nn.Module):
@@ -197,10 +175,12 @@ class ConstructivePolicy(PretrainedMixin, nn.Module):
             s of instance b; `select_best` keeps B rows.
         """
         env = self._environment(env)
-        _require_one_batch_axis(td)
+        require_one_batch_axis(td)
         strategy = self._strategy(phase, decode_type, actions, td.batch_size[0], decoding)
         given: State = dict(td.items())
-        max_steps = _fewer(max_steps, remaining_steps(env, given, strategy.multistart, calc_reward))
+        max_steps = smaller_limit(
+            max_steps, remaining_steps(env, given, strategy.multistart, calc_reward)
+        )
         td = match_precision(td, self)
         state = dict(td.items())
 
@@ -211,12 +191,16 @@ class ConstructivePolicy(PretrainedMixin, nn.Module):
         cache = self.decoder.prepare(hidden, state)
 
         starts = None
-        if strategy.multistart and not isinstance(strategy, Evaluate):
+        if isinstance(strategy, Evaluate):
+            num_steps = strategy.given().shape[-1]
+            if strategy.multistart:
+                starts = strategy.given()[..., : forced_actions(env, state)]
+        elif strategy.multistart:
             num_starts = strategy.num_starts or env.get_num_starts(td)
             choose = select_start_nodes_fn or environment_starts
             first = unbatchify(choose(td, env, num_starts), num_starts)  # [B, S]
             starts = behind_prefix(first, env.start_prefix(state))  # [B, S, K]
-        solutions = expand_solutions(state, _count_solutions(strategy, starts))
+        solutions = expand_solutions(state, count_solutions(strategy, starts))
         forget_static_dynamics_(self.decoder, solutions)
         solutions.update(self.decoder.start_memory(solutions, cache))
 
@@ -285,7 +269,7 @@ class ConstructivePolicy(PretrainedMixin, nn.Module):
                 values = self._logits_fn(task)(task.solutions)
             self._refuse_nan(task, values, rollout.actions)
             if rollout.log_probs is not None and not (known and strategy.truncates):
-                _refuse_impossible(values)
+                refuse_impossible(values)
         return rollout
 
     def _search(self, task: DecodingTask, strategy: BeamSearch) -> Rollout:
@@ -311,14 +295,15 @@ class ConstructivePolicy(PretrainedMixin, nn.Module):
     def _learn(self, task: DecodingTask, keys: tuple[str, ...]) -> Rollout:
         """Solutions without gradients, then the log-probabilities of all their steps at once."""
         env, solutions, strategy = task.env, task.solutions, task.strategy
-        record = tuple(dict.fromkeys((*keys, "action_mask", *_ending(task))))
+        record = tuple(dict.fromkeys((*keys, "action_mask", *task.ending)))
         with torch.no_grad():
             if isinstance(strategy, Evaluate):
-                forced = forced_actions(env, solutions) if strategy.multistart else 0
-                rollout = walk(env, solutions, strategy.given(), record=record, forced=forced)
+                rollout = walk(
+                    env, solutions, strategy.given(), record=record, forced=task.num_forced
+                )
             elif (found := self._roll_out(task)) is not None:
                 rollout = walk(env, solutions, found.actions, record=record, forced=found.forced)
-                _refuse_forbidden(env, rollout)
+                refuse_forbidden(env, rollout)
             else:
                 rollout = decode(
                     env, solutions, self._logits_fn(task), strategy,
@@ -418,52 +403,6 @@ class ConstructivePolicy(PretrainedMixin, nn.Module):
 @functools.cache
 def _default_env(name: str) -> RL4COEnvBase:
     return ENVS[name]()
-
-
-def _require_one_batch_axis(td: TensorDictBase) -> None:
-    if len(td.batch_size) != 1:
-        raise ConfigError(
-            f"expected a state with one batch axis, got batch {list(td.batch_size)}; "
-            "flatten the batch, or unsqueeze(0) a single instance"
-        )
-
-
-def _fewer(max_steps: int | None, left: int | None) -> int | None:
-    """The smaller one of two limits, of which either may be None."""
-    limits = [limit for limit in (max_steps, left) if limit is not None]
-    return min(limits, default=None)
-
-
-def _count_solutions(strategy: DecodingStrategy, starts: Tensor | None) -> int:
-    """Solutions S per instance."""
-    if isinstance(strategy, Evaluate):
-        return strategy.given().shape[1]
-    return strategy.num_samples if starts is None else starts.shape[1]
-
-
-def _ending(task: DecodingTask) -> tuple[str, ...]:
-    """The key by which the replay leaves out finished solutions, where these may differ."""
-    fewest, most = task.env.step_bounds(task.solutions)
-    return ("done",) if task.num_steps is None and fewest < most else ()
-
-
-def _refuse_forbidden(env: RL4COEnvBase, rollout: Rollout) -> None:
-    """Raises if an action that a compiled loop proposed is not allowed by the environment."""
-    allowed = gather_nodes(rollout.trace["action_mask"], rollout.actions[..., rollout.forced :])
-    if not bool(allowed.all()):
-        raise InvalidActionError(
-            f"expected actions that the mask of {env.name} allows from its compiled rollout, got "
-            "forbidden ones; set RL4CO_KERNELS=0 to do without, and report this"
-        )
-
-
-def _refuse_impossible(log_probs: Tensor) -> None:
-    """Raises if a solution has probability zero, which gradients cannot mend."""
-    if bool((log_probs == -torch.inf).any()):
-        raise NotFiniteError(
-            "expected actions of a positive probability, got minus infinity as log-probability; "
-            "the mask forbids some of these actions where they are taken"
-        )
 
 
 def _sum_steps(values: Tensor | None) -> Tensor:

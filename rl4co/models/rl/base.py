@@ -220,6 +220,12 @@ class RL4COLitModule(RecordsArguments, DataHooks):
         """Runs :meth:`after_epoch`; override that one."""
         self.after_epoch()
 
+    @property
+    def before_first_update(self) -> bool:
+        """Whether a trainer is about to train weights that it has not updated yet."""
+        trainer = self._trainer
+        return trainer is not None and bool(trainer.training) and trainer.global_step == 0
+
     def after_epoch(self) -> None:
         """Hook of algorithms at the end of each training epoch."""
 

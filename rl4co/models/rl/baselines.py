@@ -65,6 +65,14 @@ class REINFORCEBaseline(NamesArguments, nn.Module):
     def setup(self, policy: nn.Module, env: RL4COEnvBase) -> None:
         """Called once, before training."""
 
+    def start(self, td: TensorDictBase, reward: Tensor) -> None:
+        """Called with the first rewards that a trainer sees, before anything is learned from them.
+
+        Args:
+            td: State after reset, batch `[B]`.
+            reward: `[B]`, or `[B, S]` with several solutions per instance.
+        """
+
     def forward(self, td: TensorDictBase, reward: Tensor, env: RL4COEnvBase) -> BaselineOutput:
         """Values for a batch.
 
@@ -146,6 +154,11 @@ class CriticBaseline(REINFORCEBaseline):
         """Builds the default critic."""
         if self.critic is None:
             self.critic = create_critic_from_actor(policy, **self.critic_kwargs)
+
+    def start(self, td: TensorDictBase, reward: Tensor) -> None:
+        """Lets the critic's values begin at the mean reward, see :meth:`CriticNetwork.center_`."""
+        if self.critic is not None:
+            self.critic.center_(td, reward)
 
     def forward(self, td: TensorDictBase, reward: Tensor, env: RL4COEnvBase) -> BaselineOutput:
         """Values `[B]` and the critic's loss."""
@@ -241,6 +254,11 @@ class WarmupBaseline(REINFORCEBaseline):
     def setup(self, policy: nn.Module, env: RL4COEnvBase) -> None:
         """Sets up the final baseline."""
         self.baseline.setup(policy, env)
+
+    def start(self, td: TensorDictBase, reward: Tensor) -> None:
+        """Shows both baselines the first rewards."""
+        self.warmup.start(td, reward)
+        self.baseline.start(td, reward)
 
     def forward(self, td: TensorDictBase, reward: Tensor, env: RL4COEnvBase) -> BaselineOutput:
         """The blend; a baseline of weight zero is not computed."""

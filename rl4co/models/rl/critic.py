@@ -8,12 +8,15 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
+import torch
+
 from tensordict import TensorDictBase
 from torch import Tensor, nn
 
 from rl4co.core.arguments import NamesArguments
 from rl4co.core.errors import ConfigError, UnsupportedError
 from rl4co.models.policies.entry import match_precision
+from rl4co.models.rl.processes import global_mean
 
 
 class CriticNetwork(NamesArguments, nn.Module):
@@ -61,6 +64,25 @@ class CriticNetwork(NamesArguments, nn.Module):
         assert not isinstance(td, Tensor)
         embeddings, _ = self.encoder(match_precision(td, self))  # [B, N, D]
         return self.value_head(embeddings.mean(1)).squeeze(-1)  # [B]
+
+    @torch.no_grad()
+    def center_(self, td: TensorDictBase, reward: Tensor) -> None:
+        """Shifts all values so that their mean on a batch is that of the rewards.
+
+        A new value head starts near zero, wherever the rewards are. Until it has come all the way,
+        every solution looks worse than expected, and the policy learns to avoid whatever it did.
+        The shift is that of the value head's last bias. Heads that do not end in a linear layer
+        with a bias, heads whose bias does not learn, and customized critics are left alone.
+
+        Args:
+            td: State after reset, batch `[B]`.
+            reward: `[B]`, or `[B, S]` with several solutions per instance.
+        """
+        head = self.value_head
+        last = head[-1] if isinstance(head, nn.Sequential) and len(head) else head
+        bias = last.bias if isinstance(last, nn.Linear) and not self.customized else None
+        if bias is not None and bias.requires_grad:
+            bias.add_(global_mean(reward) - global_mean(self(td).to(reward.dtype)))
 
 
 def create_critic_from_actor(

@@ -122,6 +122,8 @@ class PPO(InnerLoop):
     def learn(self, batch: TensorDictBase, batch_idx: int) -> dict[str, Any]:
         """Solves a batch and learns from the solutions; metrics are means over the updates."""
         solutions = self.solve(batch, batch_idx)
+        if self.before_first_update:
+            self.critic.center_(solutions.td, solutions.reward)
         metrics: list[dict[str, Tensor]] = []
         for inner_epoch in range(self.ppo_epochs):
             num_rows = len(solutions.reward)

@@ -97,6 +97,8 @@ class REINFORCE(RL4COLitModule):
         """
         reward = policy_out["reward"] if reward is None else reward
         log_likelihood = policy_out["log_likelihood"] if log_likelihood is None else log_likelihood
+        if self.before_first_update:
+            self.baseline.start(td, reward)
         value, baseline_loss = self.baseline(td, reward, self.env)
         advantage = self.advantage_scaler(reward - value)
         policy_loss = reinforce_loss(advantage, log_likelihood)

@@ -19,7 +19,6 @@ from rl4co.decoding.logits import (
     process_logits,
     sample_actions,
     sample_weights,
-    squash,
 )
 
 INF = math.inf
@@ -329,13 +328,3 @@ def test_draws_stay_in_range_for_invalid_numbers(rng):
     fault of the whole process)."""
     draws = sample_actions(torch.full((3, 4), math.nan), rng)
     assert bool(((draws >= 0) & (draws < 4)).all())
-
-
-@pytest.mark.parametrize("count", [16, 2**14])
-def test_squash_is_tanh(count):
-    """By either formula, with gradients where they are asked for."""
-    logits = torch.linspace(-12, 12, count)
-    torch.testing.assert_close(squash(logits), logits.double().tanh().float(), atol=3e-7, rtol=0)
-    asked = logits.clone().requires_grad_()
-    squash(asked).sum().backward()
-    torch.testing.assert_close(asked.grad, 1 - logits.tanh() ** 2)

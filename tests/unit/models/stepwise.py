@@ -51,5 +51,13 @@ class TinyStepwisePolicy(nn.Module):
         log_probs, value = self.judge(td)
         return gather_nodes(log_probs, td["action"]), value, step_entropy(log_probs)
 
-    def forward(self, td: TensorDictBase, env: Any, phase: str = "val", **options: Any) -> Any:
-        return solve_by_acting(self, td, env, phase=phase)
+    def forward(
+        self,
+        td: TensorDictBase,
+        env: Any,
+        phase: str = "val",
+        decode_type: str = "greedy",
+        rng: torch.Generator | None = None,
+    ) -> Any:
+        sampled = decode_type == "sampling"
+        return solve_by_acting(self, td, env, phase="train" if sampled else phase, rng=rng)

@@ -16,10 +16,12 @@ from rl4co.core.errors import (
     UnknownNameError,
     UnsupportedError,
 )
+from rl4co.core.rng import derive_generator
 from rl4co.envs import TSPEnv
 from rl4co.models import A2C, AttentionModelPolicy, CriticNetwork
 from rl4co.models.rl.critic import create_critic_from_actor
 from rl4co.training import RL4COTrainer
+from tests.learning import cost_ratio, expected_cost
 
 TINY = {"embed_dim": 16, "num_heads": 2, "feedforward_hidden": 16, "num_encoder_layers": 1}
 SIZES = {"batch_size": 8, "train_data_size": 16, "val_data_size": 8, "test_data_size": 8}
@@ -126,14 +128,14 @@ def test_scheduler_moves_both_groups(tmp_path):
 
 
 def test_critic_that_does_not_learn_stays(tmp_path):
-    """A rate of zero for the critic, and only for it."""
+    """A rate of zero for the critic, and only for it: all but the bias that it starts with."""
     model = make_model(critic_optimizer_kwargs={"lr": 0.0})
     before = [
         {k: v.clone() for k, v in m.named_parameters()} for m in (model.policy, model.baseline)
     ]
     fit(model, tmp_path)
     for name, weight in model.baseline.named_parameters():
-        assert torch.equal(weight, before[1][name]), name
+        assert torch.equal(weight, before[1][name]) == (name != "critic.value_head.2.bias"), name
     assert any(not torch.equal(w, before[0][n]) for n, w in model.policy.named_parameters())
 
 
@@ -227,26 +229,20 @@ def test_every_epoch_has_its_own_instances(tmp_path):
 
 
 @pytest.mark.learning
-def test_training_improves(tmp_path):
-    """Ten nodes, 60 steps: tours shrink by more than 15 %, and the critic knows their length."""
+def test_training_improves(tmp_path, require):
+    """Ten nodes, 60 steps: tours shrink, and the critic knows their length."""
     torch.manual_seed(0)
     env = TSPEnv(generator_params={"num_loc": 10})
     policy = AttentionModelPolicy(embed_dim=32, num_heads=4, num_encoder_layers=2,
                                   feedforward_hidden=64)  # fmt: skip
     model = A2C(
-        env, policy, actor_optimizer_kwargs={"lr": 2e-3}, critic_optimizer_kwargs={"lr": 5e-3},
-        batch_size=128, train_data_size=128 * 20, val_data_size=8, test_data_size=8, seed=0,
+        env, policy, actor_optimizer_kwargs={"lr": 1e-3}, critic_optimizer_kwargs={"lr": 3e-3},
+        batch_size=128, train_data_size=128 * 60, val_data_size=8, test_data_size=8, seed=0,
     )  # fmt: skip
-    td = env.reset(env.dataset(256, phase="test").data)
-
-    @torch.no_grad()
-    def reward(decode_type: str) -> torch.Tensor:
-        return model.policy.eval()(td, env, decode_type=decode_type)["reward"].mean()
-
-    before = reward("greedy")
-    fit(model, tmp_path, max_epochs=3)
-    assert reward("greedy") > 0.85 * before
+    ratio = cost_ratio(model, lambda: fit(model, tmp_path, max_epochs=1))
+    require("cost after / before", ratio, below=0.8)
     # The critic learns the sampled reward, by statistics of the batch at hand.
+    td = env.reset(env.generator(256, rng=derive_generator("held out")))
     with torch.no_grad():
-        value = model.baseline.critic.train()(td).mean()
-    torch.testing.assert_close(value, reward("sampling"), atol=0.25, rtol=0.0)
+        value = float(model.baseline.critic.train()(td).mean())
+    require("error of the critic", abs(value + expected_cost(model)), below=0.4)

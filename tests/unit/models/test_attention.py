@@ -122,6 +122,7 @@ def batched_attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> T
 
 # Which kernel is fastest depends on the size and on gradients; the numbers must not. The sizes
 # below are from next to nothing to more than four million scores.
+@pytest.mark.numerical
 @pytest.mark.parametrize(("batch", "num_nodes"), [(2, 3), (4, 40), (1, 150), (3, 130), (4, 600)])
 @pytest.mark.parametrize("masked", [None, "pairs", "nodes"])
 @pytest.mark.parametrize("head_dim", [8, 16])
@@ -151,9 +152,12 @@ def test_every_size_takes_a_correct_road(batch, num_nodes, masked, head_dim, gra
     ours = torch.autograd.grad((weight * out).mean(), learning)
     theirs = torch.autograd.grad((weight * expected).mean(), learning)
     for mine, reference in zip(ours, theirs, strict=True):
-        torch.testing.assert_close(mine, reference, atol=1e-6, rtol=1e-3)
+        # Entries are sums over nodes and instances, with rounding errors of the largest of them.
+        rounding = max(1e-6, 1e-4 * float(reference.abs().max()))
+        torch.testing.assert_close(mine, reference, atol=rounding, rtol=1e-3)
 
 
+@pytest.mark.numerical
 @pytest.mark.parametrize(("batch", "queries"), [(2, 3), (4, 60), (40, 60)])
 @pytest.mark.parametrize("grad", [True, False], ids=["grad", "no-grad"])
 def test_glimpses_of_every_size(batch, queries, grad, rng):

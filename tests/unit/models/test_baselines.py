@@ -32,7 +32,7 @@ from rl4co.models.rl.baselines import (
     WarmupBaseline,
     improvement_p_value,
 )
-from rl4co.models.rl.critic import CriticNetwork
+from rl4co.models.rl.critic import CriticNetwork, create_critic_from_actor
 from rl4co.models.rl.losses import critic_loss, reinforce_loss
 from rl4co.models.rl.reward_scaling import RewardScaler
 
@@ -147,6 +147,34 @@ def test_critic_learns_towards_the_reward(
     after = baseline(td, reward, env)
     assert bool((after.value < value).all())  # down, towards -20
     assert bool(after.loss < loss)
+
+
+def test_critic_starts_at_the_mean_reward(
+    td: Any, env: TSPEnv, policy: AttentionModelPolicy
+) -> None:
+    """Values shift together; several solutions per instance count alike."""
+    baseline = CriticBaseline(embed_dim=16, hidden_dim=8)
+    baseline.setup(policy, env)
+    critic = baseline.critic
+    assert critic is not None
+    first = critic(td)
+    reward = torch.linspace(-30.0, -10.0, 15).view(5, 3)  # mean -20
+    WarmupBaseline(baseline).start(td, reward)
+    values = critic(td)
+    assert float(values.mean()) == pytest.approx(-20.0, abs=1e-4)
+    torch.testing.assert_close(values - first, (values - first).mean().expand(5))
+
+
+def test_critic_that_is_frozen_or_customized_is_not_shifted(
+    td: Any, policy: AttentionModelPolicy
+) -> None:
+    frozen = create_critic_from_actor(policy).requires_grad_(False)
+    own = CriticNetwork(policy.encoder, nn.Sequential(nn.Linear(16, 1, bias=False)))
+    custom = CriticNetwork(nn.Linear(2, 2), nn.Linear(2, 1), customized=True)
+    for critic in (frozen, own, custom):
+        before = copy.deepcopy(critic.state_dict())
+        critic.center_(td, torch.full((5,), -20.0))
+        assert all(torch.equal(before[key], value) for key, value in critic.state_dict().items())
 
 
 def test_critic_loss_is_not_negative() -> None:

@@ -132,6 +132,7 @@ def test_baselines(baseline, axes):
 # ---------------------------------------------------------------- gradients
 
 
+@pytest.mark.numerical
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("with_incumbent", [False, True])
 @pytest.mark.parametrize(
@@ -154,7 +155,11 @@ def test_pieces_of_the_replay_agree(env, kind, with_incumbent, settings):
     assert torch.equal(found.actions, other.actions)
     torch.testing.assert_close(found.loss, other.loss, atol=1e-4, rtol=1e-4)
     for name, gradient in gradients.items():
-        torch.testing.assert_close(gradient, theirs[name], atol=1e-4, rtol=1e-3, msg=name)
+        # Sums over steps and starts: their rounding is that of the largest gradient.
+        scale = float(gradient.abs().max())
+        torch.testing.assert_close(
+            gradient, theirs[name], atol=1e-4 * max(1.0, scale), rtol=1e-3, msg=name
+        )
 
 
 @pytest.mark.parametrize("kind", KINDS)

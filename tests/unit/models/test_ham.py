@@ -15,6 +15,7 @@ from rl4co.models import (
     load_pretrained,
 )
 from rl4co.models.zoo.ham.attention import HeterogeneousAttention
+from tests.learning import cost_ratio, train_steps
 
 TINY = {"embed_dim": 16, "num_heads": 2, "feedforward_hidden": 16, "num_encoder_layers": 2}
 DIM, HEADS = 8, 2
@@ -154,31 +155,10 @@ def test_saving_and_loading(tmp_path):
 
 
 @pytest.mark.learning
-@pytest.mark.filterwarnings("ignore:You are trying to `self.log")
-def test_training_improves():
-    """Greedy tours of held-out instances become clearly shorter."""
+def test_training_improves(require):
     torch.manual_seed(0)
-    env = PDPEnv(generator_params={"num_loc": 8}, seed=1)
-    model = HeterogeneousAttentionModel(
-        env,
-        policy_kwargs={**TINY, "embed_dim": 32, "num_heads": 4},
-        baseline="mean",
-        optimizer_kwargs={"lr": 2e-3},
-        seed=2,
-    )
-    optimizer = model.configure_optimizers()
-    held_out = env.reset(env.generate(128))
-
-    @torch.no_grad()
-    def evaluate() -> float:
-        reward = model.policy.eval()(held_out, env, phase="val")["reward"].mean()
-        model.policy.train()
-        return float(reward)
-
-    before = evaluate()
-    for step in range(60):
-        optimizer.zero_grad()
-        model.shared_step(env.generate(128), step, "train")["loss"].backward()
-        optimizer.step()
-    after = evaluate()
-    assert after > 0.92 * before, f"greedy reward went from {before:.3f} to {after:.3f}"
+    env = PDPEnv(generator_params={"num_loc": 8})
+    settings = {**TINY, "embed_dim": 32, "num_heads": 4}
+    model = HeterogeneousAttentionModel(env, policy_kwargs=settings, baseline="mean", seed=2)
+    ratio = cost_ratio(model, lambda: train_steps(model, 60, 128, 1e-3))
+    require("cost after / before", ratio, below=0.92)

@@ -11,7 +11,6 @@ import pytest
 import torch
 
 from lightning.pytorch.callbacks import Callback, ModelCheckpoint
-from torch import nn
 
 from rl4co.core.errors import ConfigError, UnsupportedError
 from rl4co.core.ops import get_distance
@@ -19,6 +18,7 @@ from rl4co.envs import DenseRewardTSPEnv, FJSPEnv, JSSPEnv, TSPEnv
 from rl4co.models import AttentionModelPolicy, L2DPPOModel, StepwisePPO
 from rl4co.models.rl.transitions import INSTANCE, TransitionBuffer
 from rl4co.training import LearningCurve, RL4COTrainer
+from tests.learning import choose_at_random_, cost_ratio
 
 _SPEC = importlib.util.spec_from_file_location("stepwise", Path(__file__).with_name("stepwise.py"))
 assert _SPEC is not None and _SPEC.loader is not None
@@ -390,20 +390,13 @@ def test_shared_step():
 
 
 @pytest.mark.learning
-def test_training_improves(tmp_path):
-    """Ten nodes: the tiny policy learns to go to near nodes; tours shrink by a fifth."""
+def test_training_improves(tmp_path, require):
+    """Ten nodes: the tiny policy learns to go to near nodes."""
     env = DenseRewardTSPEnv(generator_params={"num_loc": 10})
     model = make_model(
         env=env, batch_size=64, train_data_size=64 * 30, mini_batch_size=160,
-        optimizer_kwargs={"lr": 1e-2}, max_grad_norm=None,
+        optimizer_kwargs={"lr": 5e-3}, normalize_adv=True,
     )  # fmt: skip
-    td = env.reset(env.dataset(256, phase="test").data)
-
-    def reward() -> float:
-        return float(model.policy(td, env, phase="test")["reward"].mean())
-
-    before = reward()
-    fit(model, tmp_path)
-    after = reward()
-    assert after > 0.85 * before, f"greedy reward went from {before:.3f} to {after:.3f}"
-    assert isinstance(model.policy, nn.Module)
+    choose_at_random_(model.policy.actor[-1])
+    ratio = cost_ratio(model, lambda: fit(model, tmp_path))
+    require("cost after / before", ratio, below=0.85)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
-
 import pytest
 import torch
 
@@ -205,44 +203,25 @@ def test_runs_and_copies(method):
     assert set(seen) == {12}
 
 
-@pytest.fixture(scope="module")
-def trained():
-    """A policy after seconds of training, far from perfect."""
-    env = TSPEnv(generator_params={"num_loc": 12}, seed=1)
-    with torch.random.fork_rng():
-        torch.manual_seed(1)
-        policy = AttentionModelPolicy(env_name="tsp", **{**TINY, "embed_dim": 32})
-    model = POMO(env, policy, seed=2, optimizer_kwargs={"lr": 3e-3})
-    optimizer = model.configure_optimizers()
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "You are trying to `self.log\\(\\)`")
-        for step in range(30):
-            optimizer.zero_grad()
-            model.shared_step(env.generate(16), step, "train")["loss"].backward()
-            optimizer.step()
-    return env, policy.eval()
-
-
 @pytest.mark.learning
 @pytest.mark.parametrize(("method", "rate"), [(ActiveSearch, 3e-3), (EASEmb, 0.1), (EASLay, 0.03)])
-def test_searches_beat_sampling(trained, method, rate):
-    """The same number of solutions of the same copies, with and without learning."""
-    _, policy = trained
-    larger = TSPEnv(generator_params={"num_loc": 20})
-    data, iterations = draw(larger, 12), 28
+def test_searches_beat_sampling(method, rate, require):
+    """The same number of solutions of the same copies by an untrained policy, without learning."""
+    env = TSPEnv(generator_params={"num_loc": 20})
+    policy = make_policy(env, embed_dim=32).eval()
+    data, iterations = draw(env, 12), 28
     settings = {"batch_size": 12, "augment_size": 2, "seed": 1}
     settings |= {"max_iters": iterations, "optimizer_kwargs": {"lr": rate}}
-    model = method(larger, policy, data, **settings)
+    model = method(env, policy, data, **settings)
     found = model.search().rewards
-    copies = model.copies(larger.reset(data))
+    copies = model.copies(env.reset(data))
     with torch.no_grad():
         rewards = [
             copies.solve(policy, rng=torch.Generator().manual_seed(s)).rewards.flatten(1).amax(1)
             for s in range(iterations)
         ]
     sampled = torch.stack(rewards).amax(0)
-    # Measured with three seeds: -4.12 to -4.18, -4.27 to -4.30 and -4.22 to -4.23 against -4.79.
-    assert float(found.mean()) > float(sampled.mean()) + 0.1
+    require("cost / that of samples", float(found.mean() / sampled.mean()), below=0.9)
 
 
 # ---------------------------------------------------------------- files

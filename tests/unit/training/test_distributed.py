@@ -59,6 +59,7 @@ def joint_gradients(program: ModuleType, case: str, batches: list[torch.Tensor])
         model.env.generator(sum(map(len, batches))).set("locs", torch.cat(batches))
     )
     out = model.policy(td, model.env, phase="train")
+    model.baseline.start(td, out["reward"])
     model.calculate_loss(td, out)["loss"].backward()
     return {
         name: parameter.grad

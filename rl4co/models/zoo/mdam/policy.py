@@ -17,8 +17,8 @@ from rl4co.core.ops import batchify
 from rl4co.decoding.rollout import Rollout
 from rl4co.envs.base import RL4COEnvBase
 from rl4co.models.policies.autoregressive import AutoregressivePolicy
-from rl4co.models.policies.constructive import DecodingTask
 from rl4co.models.policies.entry import match_precision
+from rl4co.models.policies.task import DecodingTask
 from rl4co.models.rl.losses import path_divergence
 from rl4co.models.zoo.mdam.decoder import MDAMDecoder
 from rl4co.models.zoo.mdam.encoder import MDAMEncoder, MDAMHidden
