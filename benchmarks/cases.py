@@ -37,6 +37,11 @@ SHOPS: dict[str, tuple[str, dict[str, Any]]] = {
     "JSSP 6x6": ("jssp", {"num_jobs": 6, "num_machines": 6}),
     "FFSP 20": ("ffsp", {"num_stage": 3, "num_machine": 4, "num_job": 20}),
 }
+#: The same for the graph problems.
+GRAPHS: dict[str, tuple[str, dict[str, Any]]] = {
+    "FLP 100, 10 chosen": ("flp", {"num_loc": 100, "to_choose": 10}),
+    "MCP 100, 10 chosen": ("mcp", {"num_sets": 100, "num_items": 200, "n_sets_to_choose": 10}),
+}
 #: Rows of `stepwise_ppo`: label → shop and encoder.
 STEPWISE: dict[str, tuple[str, str]] = {
     "L2D (GCN), JSSP 6x6": ("JSSP 6x6", "gcn"),
@@ -64,6 +69,7 @@ TITLES = {
     "latency": "Latency: one instance, greedy",
     "env_rollout": "Environment alone: rollout of a random policy",
     "scheduling_rollout": "Scheduling environment alone: rollout of a random policy",
+    "graph_rollout": "Graph environment alone: rollout of a random policy",
     "peak_memory": "Peak memory of a POMO training step",
     "search_memory": "Peak memory of an iteration of efficient active search",
     "import_time": "Start-up: wall time of a fresh process",
@@ -79,6 +85,7 @@ BATCH = {
     "latency": 1,
     "env_rollout": 512,
     "scheduling_rollout": 512,
+    "graph_rollout": 512,
     "stepwise_ppo": 64,
     "eas_iteration": 2,
     "peak_memory": 64,
@@ -86,7 +93,7 @@ BATCH = {
 }
 QUICK_BATCH = {**BATCH, "am_train": 64, "pomo_train": 8, "greedy": 64, "multistart_greedy": 8}
 QUICK_BATCH |= {"env_rollout": 64, "scheduling_rollout": 64, "stepwise_ppo": 8, "peak_memory": 8}
-QUICK_BATCH |= {"routing_am_train": 64, "routing_pomo_train": 8, "evaluate": 8}
+QUICK_BATCH |= {"graph_rollout": 64, "routing_am_train": 64, "routing_pomo_train": 8, "evaluate": 8}
 KIND = {  # worker kind where it differs from the name
     "latency": "greedy",
     "peak_memory": "pomo_train",
@@ -97,6 +104,7 @@ KIND = {  # worker kind where it differs from the name
     "eas_iteration": "search",
     "search_memory": "search",
     "scheduling_rollout": "env_rollout",
+    "graph_rollout": "env_rollout",
 }
 FIXED_SIZES = {
     "env_rollout": (50,),
@@ -212,12 +220,17 @@ def _method_cases(problems: list[str] | None, quick: bool) -> list[Case]:
     ]
 
 
-def _shop_cases(problems: list[str] | None, quick: bool) -> list[Case]:
-    """One row for each scheduling problem."""
-    batch = (QUICK_BATCH if quick else BATCH)["scheduling_rollout"]
+def _rollout_cases(
+    name: str,
+    rows: dict[str, tuple[str, dict[str, Any]]],
+    problems: list[str] | None,
+    quick: bool,
+) -> list[Case]:
+    """One row for each problem of an area, whose size is more than a number of customers."""
+    batch = (QUICK_BATCH if quick else BATCH)[name]
     return [
-        Case("scheduling_rollout", label, problem, 0, batch, env_kwargs={"generator_params": size})
-        for label, (problem, size) in SHOPS.items()
+        Case(name, label, problem, 0, batch, env_kwargs={"generator_params": size})
+        for label, (problem, size) in rows.items()
         if not problems or problem in problems
     ]
 
@@ -255,7 +268,8 @@ def _search_cases(name: str, problems: list[str] | None, quick: bool) -> list[Ca
 #: Cases whose rows are not problems × sizes.
 OWN_CASES: dict[str, Callable[[list[str] | None, bool], list[Case]]] = {
     "methods_train": _method_cases,
-    "scheduling_rollout": _shop_cases,
+    "scheduling_rollout": partial(_rollout_cases, "scheduling_rollout", SHOPS),
+    "graph_rollout": partial(_rollout_cases, "graph_rollout", GRAPHS),
     "stepwise_ppo": _stepwise_cases,
     "eas_iteration": partial(_search_cases, "eas_iteration"),
     "search_memory": partial(_search_cases, "search_memory"),

@@ -41,7 +41,7 @@ def solve(
         typer.Argument(
             metavar="FILE",
             help="TSPLIB, CVRPLIB, Solomon, OPLib, TSPPDLIB, JSON or CSV (routing), JSPLIB, "
-            "Taillard or FJS (job shops), or folders of them.",
+            "Taillard or FJS (job shops), pmed (p-median), or folders of them.",
         ),
     ],
     solver: Annotated[

@@ -349,6 +349,10 @@ class RL4COEnvBase(RecordsArguments, TorchRLMode):
         """Actions `[*B, K]` that every solution begins with, before its start; None: none."""
         return self._start_prefix(state)
 
+    def action_gains(self, state: State) -> Tensor:
+        """What each action adds to the reward at once `[*B, N]`: what greedy heuristics look at."""
+        return self._action_gains(state)
+
     def local_search(self, td: TensorDictBase, actions: Tensor, **options: Any) -> Tensor:
         """Solutions improved by the problem's local search: `[*B, T]` → `[*B, T']`."""
         return self._local_search(dict(td.items()), actions, **options)

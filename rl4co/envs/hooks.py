@@ -34,6 +34,8 @@ class ProblemHooks:
     unlimited_keys: ClassVar[Collection[str]] = ()
     #: Whether rewards are gains (prizes), rather than costs with a minus.
     maximizes: ClassVar[bool] = False
+    #: Whether methods that can solve copies of an instance under symmetries do so by default.
+    augments_by_default: ClassVar[bool] = True
     #: Optional key → required keys that it can stand in for (a matrix for coordinates, say).
     substitutes: ClassVar[Mapping[str, tuple[str, ...]]] = {}
 
@@ -99,6 +101,10 @@ class ProblemHooks:
         set once must not be refused in the next batch.
         """
         return self._count_starts(state)
+
+    def _action_gains(self, state: State) -> Tensor:
+        """What each action adds to the reward at once `[*B, N]`, for greedy construction."""
+        raise UnsupportedError(f"{self.name} has no greedy construction")
 
     def _local_search(self, state: State, actions: Tensor, **options: Any) -> Tensor:
         """Improved solutions `[*B, T']`."""

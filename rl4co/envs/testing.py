@@ -13,8 +13,8 @@ from tensordict import TensorDict, TensorDictBase
 from rl4co.core.registry import ENVS
 from rl4co.envs.base import RL4COEnvBase
 
-#: Arguments of generators that set the size of an instance; a generator has one of them at most.
-SIZE_ARGUMENTS = ("num_loc", "num_job", "num_jobs", "num_items", "grid_size")
+#: Arguments of generators that set the size of an instance; the first that a generator has counts.
+SIZE_ARGUMENTS = ("num_loc", "num_job", "num_jobs", "num_sets", "num_items", "grid_size")
 
 
 def make_sized_env(name: str, size: int, **kwargs: Any) -> RL4COEnvBase:
@@ -22,7 +22,7 @@ def make_sized_env(name: str, size: int, **kwargs: Any) -> RL4COEnvBase:
 
     Args:
         name: Name of the environment.
-        size: Number of nodes, jobs or items. Problems that come in one size only keep it.
+        size: Number of nodes, jobs, sets or items. Problems that come in one size only keep it.
         kwargs: Further arguments of the environment.
     """
     argument = size_argument(name)

@@ -20,6 +20,8 @@ import inspect
 from collections.abc import Callable, Collection
 from typing import Any, NamedTuple, Protocol, cast
 
+import torch
+
 from tensordict import TensorDict, TensorDictBase
 from torch import Tensor
 
@@ -36,11 +38,13 @@ class Found(NamedTuple):
         actions: `[B, T]`.
         bounds: Lower bounds on the costs of any solutions `[B]`.
         optimal: Which solutions are proven to be optimal `[B]`.
+        mean_costs: Mean cost of all solutions of which these are the best `[B]`.
     """
 
     actions: Tensor
     bounds: Tensor | None = None
     optimal: Tensor | None = None
+    mean_costs: Tensor | None = None
 
 
 class Solutions(tuple[Tensor, Tensor]):
@@ -51,12 +55,15 @@ class Solutions(tuple[Tensor, Tensor]):
         costs: Minus their rewards `[B]`.
         bounds: Lower bounds on the costs of any solutions `[B]`; None if the solver gives none.
         optimal: Which solutions are proven to be optimal `[B]`; None if the solver proves nothing.
+        mean_costs: Mean cost of all solutions of which these are the best `[B]`; None if the solver
+            does not tell.
     """
 
     actions: Tensor
     costs: Tensor
     bounds: Tensor | None
     optimal: Tensor | None
+    mean_costs: Tensor | None
 
     def __new__(
         cls,
@@ -64,15 +71,17 @@ class Solutions(tuple[Tensor, Tensor]):
         costs: Tensor,
         bounds: Tensor | None = None,
         optimal: Tensor | None = None,
+        mean_costs: Tensor | None = None,
     ) -> Solutions:
         """A pair with attributes."""
         self = super().__new__(cls, (actions, costs))
         self.actions, self.costs, self.bounds, self.optimal = actions, costs, bounds, optimal
+        self.mean_costs = mean_costs
         return self
 
     def __getnewargs__(self) -> tuple[Any, ...]:
         """For copies and pickles."""
-        return self.actions, self.costs, self.bounds, self.optimal
+        return self.actions, self.costs, self.bounds, self.optimal, self.mean_costs
 
 
 class Solver(Protocol):
@@ -147,9 +156,9 @@ def register_solver(
                 env.check_solution_validity(td, initial)
                 options["initial"] = initial
             found = function(env, td, max_runtime=max_runtime, num_procs=num_procs, **options)
-            actions, bounds, optimal = found if isinstance(found, Found) else Found(found)
+            actions, *knowledge = found if isinstance(found, Found) else Found(found)
             costs = -env.get_reward(td, actions, check_solution=True)
-            return Solutions(actions, costs, bounds, optimal)
+            return Solutions(actions, costs, *knowledge)
 
         solver = cast(Solver, solve)
         solver.name = name
@@ -183,3 +192,21 @@ def _reset(env: RL4COEnvBase, instances: TensorDictBase) -> TensorDict:
             "solvers begin at the beginning"
         )
     return cast(TensorDict, instances)
+
+
+def keep_better(one: tuple[Tensor, Tensor], other: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+    """The better one of two solutions of each instance; the first one if they are equal.
+
+    The shorter actions are filled up with zeros, as everywhere.
+
+    Args:
+        one: Actions `[B, T]` and rewards `[B]`.
+        other: The same.
+    """
+    steps = max(one[0].shape[-1], other[0].shape[-1])
+    actions = [torch.nn.functional.pad(x[0], (0, steps - x[0].shape[-1])) for x in (one, other)]
+    better = other[1] > one[1]
+    return (
+        torch.where(better.unsqueeze(-1), actions[1], actions[0]),
+        torch.where(better, other[1], one[1]),
+    )

@@ -1,4 +1,4 @@
-"""The local search of an environment as a solver: it improves a solution until no move helps.
+"""The local search of an environment as a solver: it improves solutions until no move helps.
 
 It needs no other package, and no time limit: it ends in a local optimum, in well under a second for
 a few hundred nodes. Only some problems have one, see `env.local_search`.
@@ -6,12 +6,22 @@ a few hundred nodes. Only some problems have one, see `env.local_search`.
 
 from __future__ import annotations
 
+import torch
+
 from tensordict import TensorDictBase
 from torch import Tensor
 
+from rl4co.core.errors import ConfigError
+from rl4co.core.rng import derive_generator
+from rl4co.decoding.rollout import rollout
 from rl4co.envs.base import RL4COEnvBase
-from rl4co.solvers._base import register_solver
+from rl4co.solvers._base import keep_better, register_solver
+from rl4co.solvers.greedy import greedy, greedy_policy, knows_gains
 from rl4co.solvers.nearest_neighbor import nearest_neighbor
+from rl4co.solvers.random import random
+
+#: Gains are multiplied by random numbers from 1 minus this to 1, so that starts differ.
+GREEDY_NOISE = 0.3
 
 
 @register_solver("local_search")
@@ -22,6 +32,8 @@ def local_search(
     max_runtime: float,
     num_procs: int,
     initial: Tensor | None = None,
+    starts: int = 1,
+    seed: int = 0,
 ) -> Tensor:
     """Local optima; the same arguments give the same ones.
 
@@ -30,10 +42,35 @@ def local_search(
         td: State after reset.
         max_runtime: Not needed here.
         num_procs: Not needed here.
-        initial: Solutions to improve `[B, T]`; None: those of the nearest neighbour.
+        initial: Solutions to improve `[B, T]`; None: greedy ones, or those of the nearest
+            neighbour.
+        starts: Solutions of each instance that are improved, of which the best counts. All but the
+            first begin with randomised greedy solutions or, for problems without gains, random
+            ones.
+        seed: Seed of the further starts.
 
     Returns:
         Actions `[B, T]`.
     """
-    start = nearest_neighbor(env, td)[0] if initial is None else initial
-    return env.local_search(td, start)
+    if starts < 1:
+        raise ConfigError(f"expected starts of at least 1, got {starts}")
+    if initial is None:
+        initial = (greedy if knows_gains(env) else nearest_neighbor)(env, td)[0]
+    best = _improve(env, td, initial)
+    for start in range(1, starts):
+        best = keep_better(best, _improve(env, td, _random_start(env, td, seed, start)))
+    return best[0]
+
+
+def _improve(env: RL4COEnvBase, td: TensorDictBase, actions: Tensor) -> tuple[Tensor, Tensor]:
+    """Local optima `[B, T]` and their rewards `[B]`."""
+    improved = env.local_search(td, actions)
+    return improved, env.get_reward(td, improved, check_solution=False)
+
+
+def _random_start(env: RL4COEnvBase, td: TensorDictBase, seed: int, start: int) -> Tensor:
+    """Another solution of each instance `[B, T]`."""
+    rng: torch.Generator = derive_generator(seed, "start", start, device=td.device or "cpu")
+    if knows_gains(env):
+        return rollout(env, td, greedy_policy(env, GREEDY_NOISE, rng))[2]
+    return random(env, td, seed=int(torch.randint(2**31, (), generator=rng)))[0]

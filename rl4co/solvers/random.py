@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import torch
+
 from tensordict import TensorDictBase
 from torch import Tensor
 
+from rl4co.core.errors import ConfigError
 from rl4co.core.rng import derive_generator
 from rl4co.decoding.logits import sample_weights
 from rl4co.decoding.rollout import rollout
 from rl4co.envs.base import RL4COEnvBase
-from rl4co.solvers._base import register_solver
+from rl4co.solvers._base import Found, keep_better, register_solver
 
 
 @register_solver("random")
@@ -20,7 +23,8 @@ def random(
     max_runtime: float,
     num_procs: int,
     seed: int | None = 0,
-) -> Tensor:
+    samples: int = 1,
+) -> Found:
     """Solutions of any environment, drawn uniformly step by step.
 
     Args:
@@ -29,13 +33,23 @@ def random(
         max_runtime: Not needed here.
         num_procs: Not needed here.
         seed: Seed of the actions; None draws from torch's global generator.
+        samples: Solutions of each instance, of which the best counts.
 
     Returns:
-        Actions `[B, T]`.
+        Actions `[B, T]` and, with several samples, mean costs `[B]`.
     """
+    if samples < 1:
+        raise ConfigError(f"expected samples of at least 1, got {samples}")
     rng = None if seed is None else derive_generator(seed, "random", device=td.device or "cpu")
 
     def draw(state: TensorDictBase) -> TensorDictBase:
         return state.set("action", sample_weights(state["action_mask"].float(), rng))
 
-    return rollout(env, td, draw)[2]
+    best: tuple[Tensor, Tensor] | None = None
+    total = torch.zeros(td.batch_size, device=td.device)
+    for _ in range(samples):
+        reward, _, actions = rollout(env, td, draw)
+        best = (actions, reward) if best is None else keep_better(best, (actions, reward))
+        total = total + reward
+    assert best is not None
+    return Found(best[0], mean_costs=-total / samples if samples > 1 else None)

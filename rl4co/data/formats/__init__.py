@@ -1,8 +1,8 @@
 """Benchmark files: instances in their original units, published solutions, exact costs.
 
 `read_instance(path)` reads routing problems (TSPLIB, CVRPLIB, Solomon, OPLib, TSPPDLIB, Li and Lim,
-JSON and CSV) and job shops (JSPLIB, Taillard, FJS); the result knows its environment, its rounding
-rule and its best-known value.
+JSON and CSV), job shops (JSPLIB, Taillard, FJS) and p-median problems (pmed); the result knows its
+environment, its rounding rule and its best-known value.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from rl4co.data.formats.best_known import read_best_known
 from rl4co.data.formats.distances import ROUNDINGS, EdgeCosts
 from rl4co.data.formats.folders import find_instances
 from rl4co.data.formats.instance import BenchmarkInstance
+from rl4co.data.formats.pmed import BenchmarkMedian
 from rl4co.data.formats.published import Published
 from rl4co.data.formats.read import read_instance, read_instances
 from rl4co.data.formats.schedules import BenchmarkShop
@@ -20,6 +21,7 @@ from rl4co.data.formats.write import write_solution
 __all__ = [
     "ROUNDINGS",
     "BenchmarkInstance",
+    "BenchmarkMedian",
     "BenchmarkShop",
     "EdgeCosts",
     "Published",

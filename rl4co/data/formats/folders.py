@@ -12,6 +12,7 @@ from rl4co.core.errors import FileFormatError
 from rl4co.data.formats.lilim import looks_like_lilim
 from rl4co.data.formats.orienteering import looks_like_orienteering
 from rl4co.data.formats.own import COLUMNS
+from rl4co.data.formats.pmed import looks_like_pmed
 from rl4co.data.formats.shop_files import looks_like_shop
 from rl4co.data.formats.solomon import looks_like_solomon
 from rl4co.data.formats.source import Source, is_number
@@ -47,7 +48,10 @@ def _is_instance(path: Path) -> bool:
 
 
 def _text(source: Source) -> bool:
-    recognises = (looks_like_solomon, looks_like_orienteering, looks_like_lilim, looks_like_shop)
+    recognises = (
+        looks_like_solomon, looks_like_orienteering, looks_like_lilim, looks_like_shop,
+        looks_like_pmed,
+    )  # fmt: skip
     return any(recognise(source) for recognise in recognises)
 
 

@@ -11,7 +11,7 @@ import os
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from rl4co.core.errors import ConfigError, InvalidInstanceError
 from rl4co.data.formats import cvrplib, oplib, tsplib
@@ -21,6 +21,7 @@ from rl4co.data.formats.jsplib import read_l2d
 from rl4co.data.formats.lilim import looks_like_lilim, read_lilim
 from rl4co.data.formats.orienteering import looks_like_orienteering, read_orienteering
 from rl4co.data.formats.own import read_csv, read_json
+from rl4co.data.formats.pmed import BenchmarkMedian, looks_like_pmed, read_pmed
 from rl4co.data.formats.schedules import BenchmarkShop
 from rl4co.data.formats.sections import Sections, looks_like_sections
 from rl4co.data.formats.shop_files import looks_like_shop, parse_shops
@@ -33,6 +34,8 @@ SUFFIXES: Mapping[str, Callable[[Source], BenchmarkInstance]] = {
     ".csv": read_csv,
 }
 
+AnyInstance: TypeAlias = BenchmarkInstance | BenchmarkShop | BenchmarkMedian
+
 #: What solution files are called that lie beside their instances.
 SOLUTION_SUFFIXES = (".sol", ".opt.tour", ".tour")
 
@@ -44,11 +47,12 @@ def read_instance(
     best_known: float | str | os.PathLike[str] | None = None,
     column: str | None = None,
     rounding: str | None = None,
-) -> BenchmarkInstance | BenchmarkShop:
+) -> AnyInstance:
     """Reads the only instance of a file.
 
     TSPLIB, CVRPLIB, Solomon, OPLib, TSPPDLIB, Li and Lim, JSON and CSV files have routing problems;
-    JSPLIB's, Taillard's and FJS files have job shops. A solution with the same name beside a
+    JSPLIB's, Taillard's and FJS files have job shops, `pmed` files of the OR-Library p-median
+    problems. A solution with the same name beside a
     routing problem (`.sol`, `.opt.tour`, `.tour`) is taken as the best-known one; it is read when
     `best_known` or `best_solution` is asked for.
 
@@ -94,7 +98,7 @@ def read_instances(
     best_known: float | str | os.PathLike[str] | None = None,
     column: str | None = None,
     rounding: str | None = None,
-) -> Sequence[BenchmarkInstance | BenchmarkShop]:
+) -> Sequence[AnyInstance]:
     """Reads all instances of a file; only Taillard's files and `.npy` arrays may have several.
 
     Args:
@@ -116,11 +120,11 @@ def read_instances(
 
 
 def _with_reference(
-    instance: BenchmarkInstance | BenchmarkShop,
+    instance: AnyInstance,
     solution: str | os.PathLike[str] | None,
     best_known: float | str | os.PathLike[str] | None,
     column: str | None,
-) -> BenchmarkInstance | BenchmarkShop:
+) -> AnyInstance:
     """An instance with what is said about its best solutions."""
     changes: dict[str, Any] = {}
     if solution is not None:
@@ -137,7 +141,7 @@ def _with_reference(
 # ---------------------------------------------------------------- formats
 
 
-def _parse(path: Path) -> Sequence[BenchmarkInstance | BenchmarkShop]:
+def _parse(path: Path) -> Sequence[AnyInstance]:
     """The instances of a file, with the bounds or the solution that come with it."""
     if path.suffix.lower() == ".npy":
         return [BenchmarkShop.of(shop) for shop in read_l2d(path)]
@@ -145,6 +149,8 @@ def _parse(path: Path) -> Sequence[BenchmarkInstance | BenchmarkShop]:
     try:
         if source.path.suffix.lower() not in SUFFIXES and looks_like_shop(source):
             return [BenchmarkShop.of(shop) for shop in parse_shops(source)]
+        if looks_like_pmed(source):
+            return [read_pmed(source)]
         instance = _reader(source)(source)
     except InvalidInstanceError as error:
         raise source.fault("a complete instance", f"this fault: {error}", CORRECT) from error
@@ -167,7 +173,8 @@ def _reader(source: Source) -> Callable[[Source], BenchmarkInstance]:
             return read
     raise source.fault(
         "TSPLIB (.tsp, .atsp), CVRPLIB (.vrp), Solomon, OPLib, TSPPDLIB, Li and Lim, JSON or CSV "
-        "of a routing problem, or JSPLIB, Taillard or FJS (.fjs) of a job shop",
+        "of a routing problem, JSPLIB, Taillard or FJS (.fjs) of a job shop, or a p-median problem "
+        "of the OR-Library",
         f"a file that begins with {source.text.strip()[:40]!r}",
         "convert it, for instance to JSON (see rl4co.data.formats.own); a solution is read with "
         "read_solution",

@@ -64,7 +64,7 @@ class TransductiveModel(RL4COLitModule):
         save_path: File for the incumbents, renewed as the search goes (at most a second behind).
             If it exists, the search goes on from it.
         augment_size: Copies of each instance under symmetries. Default: 8, and none for problems
-            that have no coordinates.
+            that have no coordinates or little use for them (`env.augments_by_default`).
         augment_dihedral: Symmetries of the square (at most 8) or random rotations and reflections.
         num_parallel_runs: How often the copies are repeated.
         decode_type: "multistart_sampling" or "sampling"; default: from distinct starts where the
@@ -106,7 +106,8 @@ class TransductiveModel(RL4COLitModule):
                 "a few iterations with a constant rate"
             )
         if augment_size is None:
-            augment_size = 8 if has_coordinates(env.instance_shapes) else 1
+            symmetric = env.augments_by_default and has_coordinates(env.instance_shapes)
+            augment_size = 8 if symmetric else 1
         counts = {
             "max_iters": max_iters,
             "augment_size": augment_size,

@@ -9,6 +9,7 @@ from rl4co.core.lazy import lazy_attributes
 if TYPE_CHECKING:
     from rl4co.models.zoo.active_search import *
     from rl4co.models.zoo.am import *
+    from rl4co.models.zoo.am_gnn import *
     from rl4co.models.zoo.amppo import *
     from rl4co.models.zoo.devformer import *
     from rl4co.models.zoo.eas import *

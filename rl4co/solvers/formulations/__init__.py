@@ -26,12 +26,14 @@ missing:
 from __future__ import annotations
 
 from rl4co.solvers.formulations._base import Formulation, formulation_of
+from rl4co.solvers.formulations._mip import MIPFormulation
 from rl4co.solvers.formulations._placement import PlacementFormulation
 from rl4co.solvers.formulations._routing import RoutingFormulation, instances_of, pad_actions
 from rl4co.solvers.formulations._scheduling import SchedulingFormulation
 
 __all__ = [
     "Formulation",
+    "MIPFormulation",
     "PlacementFormulation",
     "RoutingFormulation",
     "SchedulingFormulation",

@@ -14,6 +14,7 @@ import torch
 
 from torch import Tensor, nn
 
+from rl4co import kernels
 from rl4co.core.errors import ConfigError, UnknownNameError
 from rl4co.models.nn.attention import PointerAttention
 from rl4co.models.zoo.am import DecoderCache
@@ -27,6 +28,7 @@ EMBEDDINGS = {
 }
 
 
+@kernels.standard
 class ResidualLayer(nn.Module):
     """A layer of its own for each row, which changes nothing at first.
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from rl4co import kernels
 from rl4co.core.errors import UnsupportedError
 from rl4co.models.nn.attention import PointerAttention
 from rl4co.models.policies.modules import ConstructiveDecoder
@@ -16,6 +17,7 @@ from rl4co.models.zoo.am import AttentionModelDecoder, DecoderCache
 from rl4co.models.zoo.eas.adaptation import Adaptation, ResidualLayer
 
 
+@kernels.standard  # both glimpses are refined, so changes of rank one need not be written out
 class RefinedPointer(PointerAttention):
     """A pointer whose heads pass through a layer before they meet the logit keys.
 
@@ -39,7 +41,11 @@ class RefinedPointer(PointerAttention):
         return self._refine(super().changed_glimpse(*args))
 
     def _refine(self, heads: Tensor) -> Tensor:
-        return heads if self.layer is None else self.layer(heads)
+        if self.layer is None:
+            return heads
+        # Where keys and values change from query to query, each query is a row: [R * Q, 1, D].
+        rows = heads.reshape(len(self.layer.first), -1, heads.shape[-1])  # [R, Q, D]
+        return self.layer(rows).view_as(heads)
 
 
 class AdaptedDecoder(ConstructiveDecoder):

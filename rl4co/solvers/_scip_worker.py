@@ -1,0 +1,53 @@
+"""SCIP on plain mixed-integer programs, as a function for worker processes.
+
+Importing this module needs pyscipopt and neither torch nor the rest of the library.
+"""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+
+from pyscipopt import Model, quicksum
+
+from rl4co.solvers._mip_problem import Limits, MixedIntegerProblem, Result
+
+
+def solve(problem: MixedIntegerProblem, limits: Limits) -> Result:
+    """The best solution within the limits."""
+    began = time.perf_counter()
+    model = Model()
+    model.hideOutput()
+    variables = [
+        model.addVar(vtype="B" if whole else "C", lb=0.0, ub=1.0, obj=float(cost))
+        for whole, cost in zip(problem.is_integer, problem.cost, strict=True)
+    ]
+    for index in range(problem.num_rows):
+        columns, values = problem.row(index)
+        total = quicksum(float(v) * variables[c] for c, v in zip(columns, values, strict=True))
+        low, high = float(problem.lower[index]), float(problem.upper[index])
+        if low == high:
+            model.addCons(total == low)
+        else:
+            if np.isfinite(low):
+                model.addCons(total >= low)
+            if np.isfinite(high):
+                model.addCons(total <= high)
+    if problem.guess is not None:
+        guess = model.createSol()
+        for variable, value in zip(variables, problem.guess, strict=True):
+            model.setSolVal(guess, variable, float(value))
+        model.addSol(guess)
+    built = time.perf_counter() - began
+    model.setParam("limits/time", max(limits.max_runtime - built, 0.0))
+    model.setParam("limits/gap", 0.0)
+    model.setParam("randomization/randomseedshift", limits.seed)
+    model.optimize()
+    found = model.getNSols() > 0
+    return Result(
+        np.array([model.getVal(variable) for variable in variables]) if found else None,
+        float(model.getDualbound()),
+        model.getStatus() == "optimal",
+        time.perf_counter() - began,
+    )

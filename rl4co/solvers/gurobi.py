@@ -1,0 +1,16 @@
+"""Gurobi, a solver of mixed-integer programs, for facility location and maximum coverage.
+
+https://www.gurobi.com. The other solver of the paper; it needs a licence, so it must be asked for.
+
+    solutions = env.solve(instances, solver="gurobi", max_runtime=60.0)
+    solutions.costs, solutions.bounds, solutions.optimal
+
+It begins with the solution of a local search (or a given one), so there is a solution however short
+the time is. :mod:`rl4co.solvers.formulations` has the programs.
+"""
+
+from __future__ import annotations
+
+from rl4co.solvers._mip import register_mip_solver
+
+gurobi = register_mip_solver("gurobi", "Gurobi", "gurobipy", extra=None)

@@ -1,0 +1,16 @@
+"""SCIP, a solver of mixed-integer programs, for facility location and maximum coverage.
+
+https://www.scipopt.org. Open source; one of the two solvers of the paper.
+
+    solutions = env.solve(instances, solver="scip", max_runtime=60.0)
+    solutions.costs, solutions.bounds, solutions.optimal
+
+It begins with the solution of a local search (or a given one), so there is a solution however short
+the time is. :mod:`rl4co.solvers.formulations` has the programs.
+"""
+
+from __future__ import annotations
+
+from rl4co.solvers._mip import register_mip_solver
+
+scip = register_mip_solver("scip", "SCIP", "pyscipopt", extra="solvers")

@@ -1,0 +1,194 @@
+"""Facility location against independent NumPy code and brute force."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+import torch
+
+from tensordict import TensorDict
+
+from rl4co.core.errors import ConfigError, InvalidInstanceError, InvalidSolutionError
+from rl4co.decoding.rollout import random_policy, rollout
+from rl4co.envs import FLPEnv, get_env
+from rl4co.envs.graph import FLPGenerator
+from rl4co.envs.graph.flp.local_search import swap_facilities
+from rl4co.envs.testing import enumerate_solutions
+from rl4co.kernels import disabled
+
+
+def cost_of(matrix: np.ndarray, chosen) -> float:
+    """Every customer goes to its nearest facility."""
+    return sum(min(matrix[i][j] for i in chosen) for j in range(len(matrix)))
+
+
+def mixed_batch(*numbers: int, size: int = 7, seed: int = 0) -> TensorDict:
+    rng = torch.Generator().manual_seed(seed)
+    locs = torch.rand(len(numbers), size, 2, generator=rng)
+    instance = {"locs": locs, "to_choose": torch.tensor(numbers)}
+    return TensorDict(instance, batch_size=[len(numbers)])
+
+
+def test_generator_has_the_published_keys():
+    """Shapes, types and values, for an integer and for several axes."""
+    generator = FLPGenerator()
+    assert (generator.num_loc, generator.to_choose) == (100, 10)
+    td = generator(3)
+    shapes = {key: (tuple(td[key].shape), td[key].dtype) for key in td.keys()}
+    assert shapes == {
+        "locs": ((3, 100, 2), torch.float32),
+        "orig_distances": ((3, 100, 100), torch.float32),
+        "distances": ((3, 100), torch.float32),
+        "chosen": ((3, 100), torch.bool),
+        "to_choose": ((3,), torch.int64),
+    }
+    torch.testing.assert_close(td["orig_distances"], torch.cdist(td["locs"], td["locs"]),
+                               atol=1e-3, rtol=1e-3)  # fmt: skip
+    assert torch.allclose(td["distances"], torch.tensor(2.0).sqrt())
+    assert FLPGenerator(num_loc=5)((2, 3)).batch_size == (2, 3)
+    assert FLPGenerator(num_loc=5).to_choose == 3
+
+
+@pytest.mark.parametrize("to_choose", [0, 6, -1])
+def test_generator_refuses_more_than_there_are(to_choose: int):
+    with pytest.raises(ConfigError, match="to_choose from 1 to num_loc = 5"):
+        FLPGenerator(num_loc=5, to_choose=to_choose)
+
+
+def test_numbers_to_choose_may_differ_in_a_batch():
+    """Each instance ends after its own number; further steps change nothing."""
+    env = FLPEnv()
+    td = env.reset(mixed_batch(1, 3, 7))
+    reward, final, actions = rollout(env, td, random_policy)
+    assert actions.shape == (3, 7)
+    assert final["chosen"].sum(-1).tolist() == [1, 3, 7]
+    assert torch.equal(final["action_mask"].sum(-1), torch.tensor([1, 1, 1]))
+    for b, k in enumerate([1, 3, 7]):
+        matrix = td["orig_distances"][b].double().numpy()
+        assert float(reward[b]) == pytest.approx(-cost_of(matrix, actions[b, :k].tolist()), 1e-5)
+        alone = env.reset(mixed_batch(1, 3, 7)[b : b + 1])
+        assert torch.equal(env.get_reward(alone, actions[b : b + 1, :k]), reward[b : b + 1])
+        assert float(final["distances"][b].sum()) == pytest.approx(-float(reward[b]), 1e-5)
+
+
+def test_reward_is_made_of_the_actions():
+    """... whatever the state says is chosen."""
+    env = FLPEnv(generator_params={"num_loc": 6, "to_choose": 2})
+    td = env.reset(batch_size=2)
+    _, final, actions = rollout(env, td, random_policy)
+    other = actions.roll(1, 0)
+    assert torch.equal(env.get_reward(final, other), env.get_reward(td, other))
+
+
+def test_optimum_by_enumeration():
+    """The best of all action sequences is the best of all subsets."""
+    env = FLPEnv()
+    td = mixed_batch(2, size=5)
+    solutions = torch.tensor(enumerate_solutions(env, td[0]))
+    assert len(solutions) == 5 * 4
+    states = env.reset(td.expand(len(solutions)))
+    matrix = env.reset(td)["orig_distances"][0].numpy()
+    best = min(cost_of(matrix, subset) for subset in itertools.combinations(range(5), 2))
+    assert float(env.get_reward(states, solutions).max()) == pytest.approx(-best, 1e-5)
+
+
+def test_published_matrix_replaces_coordinates():
+    env = FLPEnv()
+    matrix = torch.rand(2, 4, 4, dtype=torch.float64)
+    plain = {"to_choose": torch.tensor([2, 1])}
+    actions = torch.tensor([[0, 3], [1, 1]])
+    rewards = [
+        env.get_reward(env.reset(TensorDict({**plain, key: matrix}, batch_size=[2])), actions)
+        for key in ("cost_matrix", "orig_distances")
+    ]
+    assert torch.equal(*rewards)
+    assert float(rewards[0][0]) == pytest.approx(-cost_of(matrix[0].numpy(), [0, 3]))
+    assert float(rewards[0][1]) == pytest.approx(-float(matrix[1, 1].sum()))
+
+
+def test_gains_are_differences_of_rewards():
+    env = FLPEnv()
+    td = env.reset(mixed_batch(2, 2))
+    first = torch.tensor([3, 5])
+    state = env.step(td.set("action", first))["next"]
+    gains = env.action_gains(dict(state.items()))  # [B, N]
+    alone = env.reset(mixed_batch(1, 1))
+    for node in range(7):
+        pair = torch.stack([first, torch.full((2,), node)], -1)
+        before = env.get_reward(alone, first.unsqueeze(-1))
+        after = env.get_reward(td, pair, check_solution=False)
+        torch.testing.assert_close(gains[:, node], after - before, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("number", [1, 3, 7])
+def test_local_search_ends_where_no_swap_helps(number: int):
+    """Never worse than before, valid, and no exchange of one facility is better."""
+    env = FLPEnv()
+    td = env.reset(mixed_batch(*[number] * 4, seed=number))
+    reward, _, actions = rollout(env, td, random_policy)
+    improved = env.local_search(td, actions)
+    better = env.get_reward(td, improved, check_solution=True)
+    assert (better >= reward - 1e-6).all()
+    for b, own in enumerate(improved.tolist()):
+        matrix = td["orig_distances"][b].double().numpy()
+        cost = cost_of(matrix, own)
+        for place, new in itertools.product(range(number), set(range(7)) - set(own)):
+            swapped = [new if i == place else old for i, old in enumerate(own)]
+            assert cost_of(matrix, swapped) >= cost - 1e-9
+
+
+def test_local_search_compiled_and_plain_agree():
+    rng = np.random.default_rng(0)
+    costs, chosen = rng.random((3, 9, 9)), np.stack([rng.permutation(9)[:4] for _ in range(6)])
+    counts = np.array([4, 2, 3])
+    fast = swap_facilities(costs, chosen, counts)
+    with disabled():
+        assert np.array_equal(swap_facilities(costs, chosen, counts), fast)
+    assert np.array_equal(swap_facilities(costs, chosen, counts, threads=2), fast)
+    assert np.array_equal(swap_facilities(costs, chosen, counts, max_iterations=0)[0], chosen[0])
+
+
+def test_local_search_refuses_what_is_no_selection():
+    costs = np.zeros((1, 3, 3))
+    with pytest.raises(InvalidSolutionError, match="chosen twice"):
+        swap_facilities(costs, np.array([[1, 1]]), np.array([2]))
+    with pytest.raises(ConfigError, match="finite costs"):
+        swap_facilities(np.full((1, 3, 3), np.nan), np.array([[0]]), np.array([1]))
+
+
+def test_distances_that_are_no_numbers_are_refused():
+    td = FLPGenerator(num_loc=4)(2)
+    td["orig_distances"][1, 2, 3] = torch.nan
+    with pytest.raises(InvalidInstanceError, match=r"orig_distances is finite.*instances 1"):
+        FLPEnv().reset(td)
+
+
+def test_published_names():
+    """Imports and defaults of user code."""
+    from rl4co.envs.graph import FLPEnv as from_area
+
+    assert from_area is FLPEnv
+    env = get_env("flp")
+    reward, _, actions = rollout(env, env.reset(batch_size=[2]), random_policy)
+    assert reward.shape == (2,) and actions.shape == (2, 10)
+    assert torch.equal(
+        env.select_start_nodes(env.reset(batch_size=[2]), 3), torch.tensor([0, 0, 1, 1, 2, 2])
+    )
+
+
+@pytest.mark.parametrize("given", ["locs", "cost_matrix", "orig_distances"])
+def test_pictures(given: str):
+    """With facilities or without, from coordinates or a matrix; customers have the right colour."""
+    env = FLPEnv()
+    instance = mixed_batch(2)
+    if given != "locs":
+        matrix = torch.rand(1, 7, 7)
+        instance = TensorDict({given: matrix, "to_choose": torch.tensor([2])}, batch_size=[1])
+    td = env.reset(instance)
+    figure = env.render(td, torch.tensor([[1, 4]]))
+    (ways,) = (c for c in figure.axes[0].collections if "LineCollection" in type(c).__name__)
+    assert len(ways.get_segments()) == 7
+    assert "2 facilities" in figure.axes[0].get_title()
+    assert env.render(td).axes[0].get_title() == "7 locations"

@@ -1,0 +1,194 @@
+"""Maximum coverage against independent Python code and brute force."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+import torch
+
+from tensordict import TensorDict
+from torch.distributions import Normal
+
+from rl4co.core.errors import ConfigError, UnsupportedError
+from rl4co.core.gains import FEW_STATES, coverage_gains
+from rl4co.data import StateAugmentation
+from rl4co.decoding.rollout import random_policy, rollout
+from rl4co.envs import MCPEnv, get_env
+from rl4co.envs.graph import MCPGenerator
+from rl4co.envs.graph.mcp.local_search import swap_sets
+from rl4co.envs.testing import enumerate_solutions
+from rl4co.kernels import disabled
+
+SMALL = {"num_items": 12, "num_sets": 7, "min_size": 1, "max_size": 4}
+
+
+def weight_of(td: TensorDict, chosen) -> float:
+    """The union of Python sets."""
+    items = set().union(*(set(td["membership"][s].long().tolist()) for s in chosen)) - {0}
+    return sum(float(td["weights"][item - 1]) for item in items)
+
+
+def mixed_batch(*numbers: int, seed: int = 0) -> TensorDict:
+    td = MCPGenerator(**SMALL)(len(numbers), rng=torch.Generator().manual_seed(seed))
+    return td.set("n_sets_to_choose", torch.tensor(numbers).float().unsqueeze(-1))
+
+
+def test_generator_has_the_published_keys():
+    td = MCPGenerator()(50, rng=torch.Generator().manual_seed(0))
+    assert {key: tuple(td[key].shape) for key in td.keys()} == {
+        "membership": (50, 100, 15),
+        "weights": (50, 200),
+        "n_sets_to_choose": (50, 1),
+    }
+    assert all(value.dtype == torch.float32 for value in td.values())
+    assert (td["n_sets_to_choose"] == 10).all()
+    assert (td["weights"].min(), td["weights"].max()) == (1, 10)
+    assert (td["weights"] == td["weights"].round()).all()
+    assert (td["membership"].min(), td["membership"].max()) == (0, 200)
+
+
+def test_items_are_drawn_with_replacement():
+    """Sizes 5 to 15 are drawn, 10 on average; of s draws, m (1 - (1 - 1/m)^s) are different."""
+    expected = np.mean([200 * (1 - (1 - 1 / 200) ** s) for s in range(5, 16)])
+    td = MCPGenerator()(200, rng=torch.Generator().manual_seed(0))
+    sizes = (td["membership"] > 0).sum(-1).float()
+    # 20,000 sets, standard deviation 3.2: within four standard errors.
+    assert float(sizes.mean()) == pytest.approx(expected, abs=0.09)
+    whole = MCPGenerator(replacement=False)(200, rng=torch.Generator().manual_seed(0))
+    sizes = (whole["membership"] > 0).sum(-1)
+    assert (int(sizes.min()), int(sizes.max())) == (5, 15)
+    assert float(sizes.float().mean()) == pytest.approx(10, abs=0.09)
+
+
+def test_width_does_not_depend_on_the_draw():
+    """Also where no set reaches the largest size, and for one instance without batch axis."""
+    generator = MCPGenerator(num_sets=2, min_size=1, max_size=9, size_distribution=2)
+    assert generator(3)["membership"].shape == (3, 2, 9)
+    assert generator([])["membership"].shape == (2, 9)
+
+
+def test_samplers_of_published_notebooks():
+    """`env.generator(100)` with distributions by name and as objects."""
+    by_name = MCPGenerator(size_distribution="uniform", weight_distribution="uniform")
+    by_object = MCPGenerator(size_sampler=Normal(10, 2), weight_sampler=Normal(5, 1))
+    for generator in (by_name, by_object):
+        env = MCPEnv(generator=generator)
+        data = env.generator(100)
+        assert data["membership"].shape == (100, 100, 15)
+        assert data["weights"].shape == (100, 200)
+        env.reset(data)  # accepted by all rules
+    assert float(data["weights"].mean()) == pytest.approx(4.5, abs=0.1)  # rounded down
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"n_sets_to_choose": 101}, "n_sets_to_choose to be an integer from 1 to 100"),
+        ({"n_sets_to_choose": 0}, "n_sets_to_choose"),
+        ({"min_size": 16}, "min_size to be an integer from 1 to 15"),
+        ({"num_items": 10, "replacement": False}, "max_size to be an integer from 1 to 10"),
+        ({"min_weight": -1}, "min_weight"),
+        ({"num_sets": 2.5}, "num_sets"),
+    ],
+)
+def test_generator_refuses_what_does_not_fit(arguments, message):
+    with pytest.raises(ConfigError, match=message):
+        MCPGenerator(**arguments)
+
+
+def test_numbers_to_choose_may_differ_in_a_batch():
+    env = MCPEnv()
+    instances = mixed_batch(1, 3, 7)
+    td = env.reset(instances)
+    reward, final, actions = rollout(env, td, random_policy)
+    assert final["done"].shape == (3, 1)
+    assert final["chosen"].sum(-1).tolist() == [1, 3, 7]
+    for b, k in enumerate([1, 3, 7]):
+        assert float(reward[b]) == weight_of(instances[b], actions[b, :k].tolist())
+    left = (instances["weights"] - final["weights"]).sum(-1)
+    assert torch.equal(left, reward)
+
+
+def test_optimum_by_enumeration():
+    env = MCPEnv()
+    td = mixed_batch(2)
+    solutions = torch.tensor(enumerate_solutions(env, td[0]))
+    assert len(solutions) == 7 * 6
+    rewards = env.get_reward(env.reset(td.expand(len(solutions))), solutions)
+    best = max(weight_of(td[0], subset) for subset in itertools.combinations(range(7), 2))
+    assert float(rewards.max()) == best
+
+
+def test_gains_are_differences_of_rewards():
+    env = MCPEnv()
+    instances = mixed_batch(2, 2)
+    td = env.reset(instances)
+    state = env.step(td.set("action", torch.tensor([3, 5])))["next"]
+    gains = env.action_gains(dict(state.items()))
+    for b, first in enumerate([3, 5]):
+        own = [weight_of(instances[b], [first, s]) - weight_of(instances[b], [first])
+               for s in range(7)]  # fmt: skip
+        assert gains[b].tolist() == own
+
+
+def test_gains_of_few_and_many_states_agree():
+    """Looked up, or by a table of all items."""
+    td = mixed_batch(1, 1)
+    weights = torch.rand(2, FEW_STATES + 1, 12, dtype=torch.float64)
+    many = coverage_gains(weights, td["membership"])
+    few = coverage_gains(weights[:, :FEW_STATES], td["membership"])
+    torch.testing.assert_close(few, many[:, :FEW_STATES])
+
+
+@pytest.mark.parametrize("number", [1, 3, 7])
+def test_local_search_ends_where_no_exchange_helps(number: int):
+    env = MCPEnv()
+    instances = mixed_batch(*[number] * 4, seed=number)
+    td = env.reset(instances)
+    reward, _, actions = rollout(env, td, random_policy)
+    improved = env.local_search(td, actions)
+    assert (env.get_reward(td, improved, check_solution=True) >= reward).all()
+    for b, own in enumerate(improved.tolist()):
+        value = weight_of(instances[b], own)
+        for place, new in itertools.product(range(number), set(range(7)) - set(own)):
+            swapped = [new if i == place else old for i, old in enumerate(own)]
+            assert weight_of(instances[b], swapped) <= value
+
+
+def test_local_search_compiled_and_plain_agree():
+    td = mixed_batch(4, 2, 3)
+    arrays = td["membership"].numpy(), td["weights"].numpy()
+    rng = np.random.default_rng(0)
+    chosen = np.stack([rng.permutation(7)[:4] for _ in range(6)])
+    fast = swap_sets(*arrays, chosen, np.array([4, 2, 3]))
+    with disabled():
+        assert np.array_equal(swap_sets(*arrays, chosen, np.array([4, 2, 3])), fast)
+
+
+def test_published_names():
+    env = get_env("mcp")
+    reward, _, actions = rollout(env, env.reset(batch_size=[2]), random_policy)
+    assert reward.shape == (2,) and actions.shape == (2, 10)
+
+
+def test_no_augmentation():
+    """Refused by name, and where somebody tries anyway."""
+    env = MCPEnv()
+    with pytest.raises(UnsupportedError, match="use sampling instead"):
+        env.check_augmentation("dihedral8")
+    with pytest.raises(UnsupportedError, match="coordinates"):
+        StateAugmentation()(env.generator(2))
+
+
+def test_pictures():
+    """Chosen sets have their rows; the title has the covered weight."""
+    env = MCPEnv()
+    instances = mixed_batch(3)
+    td = env.reset(instances)
+    title = env.render(td, torch.tensor([[1, 4, 6]])).axes[0].get_title()
+    assert f"weight {weight_of(instances[0], [1, 4, 6]):g} of" in title
+    figure = env.render(td)
+    labels = [text.get_text() for text in figure.axes[0].get_yticklabels()]
+    assert [label for label in labels if label.startswith("set")] == [f"set {i}" for i in range(7)]
