@@ -202,7 +202,8 @@ class ConstructivePolicy(PretrainedMixin, nn.Module):
             starts = behind_prefix(first, env.start_prefix(state))  # [B, S, K]
         solutions = expand_solutions(state, count_solutions(strategy, starts))
         forget_static_dynamics_(self.decoder, solutions)
-        solutions.update(self.decoder.start_memory(solutions, cache))
+        memory = self.decoder.start_memory(solutions, cache)
+        solutions.update(memory)
 
         task = DecodingTask(
             env, state, hidden, cache, solutions, strategy, starts,
@@ -214,7 +215,12 @@ class ConstructivePolicy(PretrainedMixin, nn.Module):
             values = rollout.log_probs
             out["log_likelihood"] = values.sum(-1) if return_sum_log_likelihood else values
         if calc_reward:
-            final = expand_solutions(given, rollout.actions.shape[1])
+            width = rollout.actions.shape[1]  # not S after a beam search
+            final = expand_solutions(given, width)
+            if (
+                width == solutions["done"].shape[1]
+            ):  # a decoder may have changed the solutions' states
+                final.update(memory)
             out["reward"] = env.get_reward(final, rollout.actions)  # [B, S]
         if return_actions:
             out["actions"] = rollout.actions

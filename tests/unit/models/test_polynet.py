@@ -375,7 +375,7 @@ def test_matnet_encoder():
     same = decoder.prepare(columns, state)
     assert torch.equal(cache.strategy_key, same.strategy_key)
     assert torch.equal(cache.glimpse_key, same.glimpse_key)
-    assert torch.equal(cache.context.table, decoder.prepare(rows, state).context.table)
+    assert torch.equal(cache.context.rows, decoder.prepare(rows, state).context.table)
     with pytest.raises(UnsupportedError, match="given by a matrix"):
         PolyNet(TSPEnv(), encoder_type="MatNet")
     with pytest.raises(ConfigError, match="attention_bias"):
