@@ -10,6 +10,7 @@ _MODULES = {
     "A2C": "rl4co.models.rl.a2c",
     "PPO": "rl4co.models.rl.ppo",
     "StepwisePPO": "rl4co.models.rl.stepwise_ppo",
+    "n_step_PPO": "rl4co.models.rl.n_step_ppo",
 }
 
 __getattr__, __dir__ = lazy_attributes(__name__, eager=(), modules=_MODULES)
