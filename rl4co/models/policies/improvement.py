@@ -89,6 +89,10 @@ class ImprovementPolicy(PretrainedMixin, nn.Module):
             call).
     """
 
+    #: Settings of the method in use (`augment`, `restart_after`), see
+    #: :func:`rl4co.tasks.improve.improve`.
+    inference: ClassVar[Mapping[str, Any]] = {}
+
     def __init__(
         self,
         encoder: nn.Module,

@@ -11,8 +11,7 @@ from __future__ import annotations
 import dataclasses
 import math
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import Any, NamedTuple, cast
 
 import torch
@@ -27,6 +26,7 @@ from rl4co.envs.base import RL4COEnvBase
 from rl4co.envs.hooks import State
 from rl4co.envs.improvement import ImprovementEnvBase
 from rl4co.models.policies.improvement import ImprovementPolicy
+from rl4co.models.policies.modes import evaluating
 from rl4co.models.rl.inner_loop import InnerLoop
 from rl4co.models.rl.losses import (
     clipped_surrogate_loss,
@@ -279,7 +279,7 @@ class n_step_PPO(InnerLoop):
     def improve(self, state: State, steps: int, rng: torch.Generator | None, phase: str) -> State:
         """The state after some moves of the policy in evaluation mode."""
         batch = state["cost_bsf"].shape
-        with _evaluating(self.policy):
+        with evaluating(self.policy):
             for _ in range(steps):
                 td = TensorDict(state, batch_size=batch)
                 action = self.policy(td, self._env, phase=phase, rng=rng)["actions"]
@@ -373,17 +373,6 @@ class n_step_PPO(InnerLoop):
         if self.max_grad_norm is not None:
             for group in optimizer.param_groups:
                 nn.utils.clip_grad_norm_(group["params"], self.max_grad_norm)
-
-
-@contextmanager
-def _evaluating(module: nn.Module) -> Iterator[None]:
-    """A module in evaluation mode, for a while."""
-    was_training = module.training
-    module.eval()
-    try:
-        yield
-    finally:
-        module.train(was_training)
 
 
 def _check_settings(

@@ -141,6 +141,8 @@ class DACTPolicy(ImprovementPolicy):
         kwargs: See :class:`ImprovementPolicy`.
     """
 
+    inference = {"augment": "dihedral8", "restart_after": 250}
+
     def __init__(
         self,
         encoder: nn.Module | None = None,

@@ -96,6 +96,8 @@ class N2SPolicy(ImprovementPolicy):
         kwargs: See :class:`ImprovementPolicy`.
     """
 
+    inference = {"augment": "random"}
+
     def __init__(
         self,
         encoder: nn.Module | None = None,

@@ -87,6 +87,8 @@ class NeuOptPolicy(ImprovementPolicy):
         kwargs: See :class:`ImprovementPolicy`.
     """
 
+    inference = {"augment": "dynamic"}
+
     def __init__(
         self,
         encoder: nn.Module | None = None,
