@@ -1,4 +1,4 @@
-"""The benchmark of construction and improvement: integrals, table and picture from made-up curves."""
+"""The benchmark of construction and improvement: integrals, table, pictures from made-up curves."""
 
 from __future__ import annotations
 

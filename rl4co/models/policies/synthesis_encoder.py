@@ -1,8 +1,9 @@
-"""Encoder with synthesis attention, of N2S and NeuOpt."""
+"""Encoder with synthesis attention, of N2S and NeuOpt, and policies that have it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from torch import Tensor, nn
 
@@ -12,7 +13,12 @@ from rl4co.models.nn.heads import uniform_
 from rl4co.models.nn.mlp import MLP
 from rl4co.models.nn.positional import CyclicPositionalEncoding
 from rl4co.models.nn.synthesis import PositionScores, SynthesisLayer
-from rl4co.models.policies.improvement import ImprovementEncoder
+from rl4co.models.nn.value import SolutionCritic
+from rl4co.models.policies.improvement import (
+    ImprovementDecoder,
+    ImprovementEncoder,
+    ImprovementPolicy,
+)
 
 
 class SynthesisEncoder(ImprovementEncoder):
@@ -60,6 +66,49 @@ class SynthesisEncoder(ImprovementEncoder):
         for layer in self.layers:
             x = layer(x, auxiliary)
         return gather_points(x, order)
+
+
+class SynthesisPolicy(ImprovementPolicy):
+    """An improvement policy with a synthesis encoder.
+
+    Args:
+        decoder: Decoder.
+        encoder: Replaces the encoder.
+        critic: True: one that looks at the best cost so far; False: none; or one of your own.
+        env_name: Environment.
+        embed_dim: Size D of embeddings.
+        num_heads: Heads.
+        num_encoder_layers: Encoder layers.
+        feedforward_hidden: Width of the encoder's feed-forward layers (default: D).
+        dropout: Probability of dropout in the critic.
+        init_embedding: Replaces the encoder's embedding of coordinates.
+        pos_embedding: Replaces the cyclic positional encoding.
+        kwargs: See :class:`ImprovementPolicy`.
+    """
+
+    def __init__(
+        self,
+        decoder: ImprovementDecoder,
+        encoder: nn.Module | None = None,
+        critic: nn.Module | bool = True,
+        env_name: str = "tsp_kopt",
+        embed_dim: int = 128,
+        num_heads: int = 4,
+        num_encoder_layers: int = 3,
+        feedforward_hidden: int | None = None,
+        dropout: float = 0.01,
+        init_embedding: nn.Module | None = None,
+        pos_embedding: CyclicPositionalEncoding | None = None,
+        **kwargs: Any,
+    ) -> None:
+        if encoder is None:
+            width = feedforward_hidden or embed_dim
+            encoder = SynthesisEncoder(
+                embed_dim, num_heads, num_encoder_layers, width, init_embedding, pos_embedding
+            )
+        if critic is True:
+            critic = SolutionCritic(embed_dim, num_heads, dropout=dropout)
+        super().__init__(encoder, decoder, critic or None, env_name, **kwargs)
 
 
 class LinearCoordinates(nn.Module):

@@ -9,16 +9,15 @@ from typing import Any
 
 import torch
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from rl4co.envs.hooks import State
 from rl4co.envs.successors import predecessors
 from rl4co.models.nn.dual_aspect import MaxPooled
 from rl4co.models.nn.pair_moves import RECENT, NodePairReinsertion, NodePairRemoval
-from rl4co.models.nn.value import SolutionCritic
 from rl4co.models.policies.choices import Choices
-from rl4co.models.policies.improvement import ImprovementDecoder, ImprovementPolicy
-from rl4co.models.policies.synthesis_encoder import SynthesisEncoder
+from rl4co.models.policies.improvement import ImprovementDecoder
+from rl4co.models.policies.synthesis_encoder import SynthesisPolicy
 
 
 class N2SDecoder(ImprovementDecoder):
@@ -78,55 +77,31 @@ class N2SDecoder(ImprovementDecoder):
         return moved[..., -RECENT:], moved[..., -window:].sum(-1) / window
 
 
-class N2SPolicy(ImprovementPolicy):
+class N2SPolicy(SynthesisPolicy):
     """Neural Neighborhood Search: removal and reinsertion of one order of the PDP.
 
     Args:
-        encoder: Replaces the encoder.
         decoder: Replaces the decoder.
-        critic: True: the method's own; False: none; or a critic of your own.
         env_name: Environment.
         embed_dim: Size D of embeddings.
         num_heads: Heads.
-        num_encoder_layers: Encoder layers.
-        feedforward_hidden: Width of the encoder's feed-forward layers (default: D).
-        dropout: Probability of dropout in the critic.
-        init_embedding: Replaces the encoder's embedding of coordinates.
-        pos_embedding: Replaces the cyclic positional encoding.
-        kwargs: See :class:`ImprovementPolicy`.
+        kwargs: See :class:`~rl4co.models.policies.synthesis_encoder.SynthesisPolicy`.
     """
 
     inference = {"augment": "random"}
 
     def __init__(
         self,
-        encoder: nn.Module | None = None,
         decoder: ImprovementDecoder | None = None,
-        critic: nn.Module | bool = True,
         env_name: str = "pdp_ruin_repair",
         embed_dim: int = 128,
         num_heads: int = 4,
-        num_encoder_layers: int = 3,
-        feedforward_hidden: int | None = None,
-        dropout: float = 0.01,
-        init_embedding: nn.Module | None = None,
-        pos_embedding: Any = None,
         **kwargs: Any,
     ) -> None:
-        if critic is True:
-            critic = SolutionCritic(embed_dim, num_heads, dropout=dropout)
         super().__init__(
-            encoder
-            or SynthesisEncoder(
-                embed_dim,
-                num_heads,
-                num_encoder_layers,
-                feedforward_hidden or embed_dim,
-                init_embedding,
-                pos_embedding,
-            ),
             decoder or N2SDecoder(embed_dim, num_heads),
-            critic or None,
-            env_name,
+            env_name=env_name,
+            embed_dim=embed_dim,
+            num_heads=num_heads,
             **kwargs,
         )

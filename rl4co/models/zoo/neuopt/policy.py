@@ -5,6 +5,7 @@ Paper: https://arxiv.org/abs/2310.18264. Original code: yining043/NeuOpt.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -13,10 +14,9 @@ from torch import Tensor, nn
 
 from rl4co.envs.hooks import State
 from rl4co.models.nn.dual_stream import DualStreamDecoder
-from rl4co.models.nn.value import SolutionCritic
 from rl4co.models.policies.choices import Choices
-from rl4co.models.policies.improvement import ImprovementDecoder, ImprovementPolicy
-from rl4co.models.policies.synthesis_encoder import CoordinateNetwork, SynthesisEncoder
+from rl4co.models.policies.improvement import ImprovementDecoder
+from rl4co.models.policies.synthesis_encoder import CoordinateNetwork, SynthesisPolicy
 
 
 class NeuOptDecoder(ImprovementDecoder):
@@ -68,59 +68,35 @@ class NeuOptDecoder(ImprovementDecoder):
         return torch.stack(cuts, -1)
 
 
-class NeuOptPolicy(ImprovementPolicy):
-    """NeuOpt: flexible k-opt for the TSP.
+class NeuOptPolicy(SynthesisPolicy):
+    """NeuOpt: flexible k-opt for the TSP. The encoder is that of N2S.
 
     Args:
-        encoder: Replaces the encoder, which is that of N2S.
         decoder: Replaces the decoder.
-        critic: True: the method's own; False: none; or a critic of your own.
-        env_name: Environment.
         embed_dim: Size D of embeddings.
-        num_heads: Heads.
-        num_encoder_layers: Encoder layers.
-        feedforward_hidden: Width of the encoder's feed-forward layers (default: D).
+        init_embedding: Replaces the encoder's two layers over the coordinates.
         dropout: Probability of dropout in the critic.
-        init_embedding: Replaces the encoder's embedding of coordinates.
-        pos_embedding: Replaces the cyclic positional encoding.
         env_params: Arguments of the policy's own environment (default: `k_max=4`).
-        kwargs: See :class:`ImprovementPolicy`.
+        kwargs: See :class:`~rl4co.models.policies.synthesis_encoder.SynthesisPolicy`.
     """
 
     inference = {"augment": "dynamic"}
 
     def __init__(
         self,
-        encoder: nn.Module | None = None,
         decoder: ImprovementDecoder | None = None,
-        critic: nn.Module | bool = True,
-        env_name: str = "tsp_kopt",
         embed_dim: int = 128,
-        num_heads: int = 4,
-        num_encoder_layers: int = 3,
-        feedforward_hidden: int | None = None,
-        dropout: float = 0.001,
         init_embedding: nn.Module | None = None,
-        pos_embedding: Any = None,
-        env_params: dict[str, Any] | None = None,
+        dropout: float = 0.001,
+        env_params: Mapping[str, Any] | None = None,
         **kwargs: Any,
     ) -> None:
-        if critic is True:
-            critic = SolutionCritic(embed_dim, num_heads, dropout=dropout)
         super().__init__(
-            encoder
-            or SynthesisEncoder(
-                embed_dim,
-                num_heads,
-                num_encoder_layers,
-                feedforward_hidden or embed_dim,
-                init_embedding or CoordinateNetwork(embed_dim),
-                pos_embedding,
-            ),
             decoder or NeuOptDecoder(embed_dim),
-            critic or None,
-            env_name,
-            {"k_max": 4} if env_params is None else env_params,
+            embed_dim=embed_dim,
+            init_embedding=init_embedding or CoordinateNetwork(embed_dim),
+            dropout=dropout,
+            env_params={"k_max": 4} if env_params is None else env_params,
             **kwargs,
         )
 
