@@ -24,10 +24,10 @@ from rl4co.core.errors import (
     UnsupportedError,
     format_indices,
 )
-from rl4co.core.ops import get_distance_matrix
 from rl4co.core.rng import derive_generator
 from rl4co.envs.arguments import check_is_tensordict, refuse_violations
 from rl4co.envs.base import RL4COEnvBase
+from rl4co.envs.first_solutions import construct
 from rl4co.envs.hooks import State
 from rl4co.envs.instances import number_kind
 from rl4co.envs.routing._parts import tour_length
@@ -323,6 +323,11 @@ class ImprovementEnvBase(RL4COEnvBase):
             self._check_successors(state, given)
             return order_from_successors(given.long())[0]
         env = self.constructive_env
+        if not isinstance(initial, str) and not callable(initial):
+            raise ConfigError(
+                f"expected first solutions of {self.name} by name (random, greedy), as successors "
+                f"or from a policy, got {type(initial).__name__}"
+            )
         if not isinstance(initial, str):
             out = initial(env.reset(instance), env, phase="test")
             tour = tour_from_visits(out["actions"], num_nodes)
@@ -330,7 +335,7 @@ class ImprovementEnvBase(RL4COEnvBase):
             return order_from_tour(tour)
         if initial not in get_args(InitialName):
             raise UnknownNameError("initial solution", initial, get_args(InitialName))
-        visits = _construct(env, env.reset(instance), initial == "greedy", rng)
+        visits = construct(env, env.reset(instance), initial == "greedy", rng)
         return order_from_tour(tour_from_visits(visits, num_nodes))
 
     # ---------------------------------------------------------------- checks of moves
@@ -404,33 +409,3 @@ def is_improvement(env: object) -> bool:
     """Whether an environment, or a class of environments, improves complete solutions."""
     cls = env if isinstance(env, type) else type(env)
     return issubclass(cls, ImprovementEnvBase)
-
-
-def random_choice(mask: Tensor, rng: torch.Generator | None) -> Tensor:
-    """One of the allowed indices at random: `[*B, N]` → `[*B]`."""
-    source = mask.device if rng is None else rng.device
-    score = torch.rand(mask.shape, generator=rng, device=source).to(mask.device)
-    return score.masked_fill(~mask, -1.0).argmax(-1)
-
-
-def _construct(
-    env: RL4COEnvBase, td: TensorDictBase, greedy: bool, rng: torch.Generator | None
-) -> Tensor:
-    """Solutions `[*B, T]` of random or nearest allowed nodes, from node 0."""
-    state = dict(td.items())
-    costs = state.get("cost_matrix")
-    distances = get_distance_matrix(state["locs"]) if costs is None else costs  # [*B, N, N]
-    visits = []
-    for _ in range(env.step_bounds(state)[1]):
-        mask = state["action_mask"]  # [*B, N]
-        if greedy:
-            here = state["current_node"][..., None, None].expand(
-                *mask.shape[:-1], 1, mask.shape[-1]
-            )
-            distance = distances.gather(-2, here).squeeze(-2)  # [*B, N]
-            action = distance.masked_fill(~mask, torch.inf).argmin(-1)
-        else:
-            action = random_choice(mask, rng)
-        visits.append(action)
-        state = env.advance(state, action)
-    return torch.stack(visits, -1)

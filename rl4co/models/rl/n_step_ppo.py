@@ -8,9 +8,6 @@ instead of keeping the graph of the rollout, or stepping again.
 
 from __future__ import annotations
 
-import dataclasses
-import math
-
 from collections.abc import Mapping
 from typing import Any, NamedTuple, cast
 
@@ -20,13 +17,14 @@ from tensordict import TensorDict, TensorDictBase
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from rl4co.core.errors import ConfigError, UnknownNameError
+from rl4co.core.errors import ConfigError
 from rl4co.core.rng import derive_generator, forked_rng
 from rl4co.envs.base import RL4COEnvBase
 from rl4co.envs.hooks import State
 from rl4co.envs.improvement import ImprovementEnvBase
 from rl4co.models.policies.improvement import ImprovementPolicy
 from rl4co.models.policies.modes import evaluating
+from rl4co.models.rl.curriculum import Curriculum
 from rl4co.models.rl.inner_loop import InnerLoop
 from rl4co.models.rl.losses import (
     clipped_surrogate_loss,
@@ -35,54 +33,6 @@ from rl4co.models.rl.losses import (
     probability_ratio,
 )
 from rl4co.models.rl.ppo import mean_metrics, policy_shift
-
-CURRICULA = ("linear", "sigmoid", "none")
-
-
-@dataclasses.dataclass(frozen=True)
-class Curriculum:
-    """How many moves a batch is improved by before training begins, epoch by epoch.
-
-    A function of the epoch alone, so that a resumed run goes on where it was.
-
-    | kind | moves in epoch e |
-    |---|---|
-    | `"linear"` | $\\lfloor e / s \\rfloor$ |
-    | `"sigmoid"` | $\\lfloor s E (S(e) - S(0)) / (S(E) - S(0)) \\rfloor$ |
-    | `"none"` | 0 |
-
-    with $S(e) = 1 / (1 + \\exp(-0.02 (e - E / 2)))$.
-
-    Args:
-        kind: One of the above.
-        scalar: s.
-        epochs: E, the epochs of a whole training.
-    """
-
-    kind: str = "linear"
-    scalar: float = 2.0
-    epochs: int = 200
-
-    def __post_init__(self) -> None:
-        if self.kind not in CURRICULA:
-            raise UnknownNameError("curriculum", self.kind, CURRICULA)
-        if not (self.scalar > 0 and self.epochs > 0):
-            raise ConfigError(
-                f"expected a positive CL_scalar and CL_epochs, got {self.scalar}, {self.epochs}"
-            )
-
-    def steps(self, epoch: int) -> int:
-        """Moves before training in an epoch, counted from 0."""
-        if self.kind == "none":
-            return 0
-        if self.kind == "linear":
-            return math.floor(epoch / self.scalar)
-        first, last = self._curve(0), self._curve(self.epochs)
-        share = (self._curve(epoch) - first) / (last - first)
-        return math.floor(self.scalar * self.epochs * share)
-
-    def _curve(self, epoch: int) -> float:
-        return 1 / (1 + math.exp(-0.02 * (epoch - self.epochs / 2)))
 
 
 class Segment(NamedTuple):

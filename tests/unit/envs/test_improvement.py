@@ -35,6 +35,7 @@ from rl4co.envs.successors import (
     tour_from_order,
     tour_from_visits,
 )
+from rl4co.utils.decoding import random_policy, rollout
 
 SQUARE = TensorDict(
     {"locs": torch.tensor([[[0.0, 0.0], [1.0, 0.0], [1.0, 1.0], [0.0, 1.0]]])}, batch_size=[1]
@@ -283,6 +284,8 @@ def test_first_solutions_that_are_none():
         env.reset(SQUARE, initial=torch.tensor([[1, 2, 0]]))
     with pytest.raises(ConfigError, match="integer successors"):
         env.reset(SQUARE, initial=torch.tensor([[1.0, 2.0, 3.0, 0.0]]))
+    with pytest.raises(ConfigError, match="by name .*, as successors or from a policy, got int"):
+        env.reset(SQUARE, initial=5)
     with pytest.raises(
         UnknownNameError, match="no initial solution 'greedi'; did you mean 'greedy'"
     ):
@@ -343,6 +346,22 @@ def test_torchrl_rolls_out(variant: str):
     given = env.generator(1)[0]
     td = env.reset(given, initial="greedy")
     torch.testing.assert_close(td["locs"][-1], given["locs"][-1])
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_rollout_of_some_moves(variant: str):
+    """As many as asked for; the reward is that of the best solution."""
+    env = VARIANTS[variant](6)
+    td = env.reset(batch_size=3)
+    before = td.clone()
+    reward, final, actions = rollout(env, td, env.rand_action, max_steps=5)
+    assert all(torch.equal(td[key], before[key]) for key in before.keys())
+    assert actions.shape == (3, 5, td["last_action"].shape[-1])
+    assert torch.equal(reward, -final["cost_bsf"])
+    assert final["i"].tolist() == [[5]] * 3
+    with pytest.raises(ConfigError, match="no end of its own, got None"):
+        rollout(env, td, env.rand_action)
+    assert rollout(TSPEnv(), TSPEnv().reset(batch_size=2), random_policy)[2].shape == (2, 20)
 
 
 # ---------------------------------------------------------------- the contract can fail

@@ -18,8 +18,8 @@ from rl4co.core.rng import derive_generator
 from rl4co.envs import PDPRuinRepairEnv, TSPkoptEnv
 from rl4co.models import DACT, N2S, AttentionModelPolicy, NeuOpt, n_step_PPO
 from rl4co.models.nn.value import SolutionCritic
+from rl4co.models.rl.curriculum import Curriculum
 from rl4co.models.rl.losses import clipped_value_loss, n_step_returns
-from rl4co.models.rl.n_step_ppo import Curriculum
 from rl4co.training import RL4COTrainer
 
 TINY = {"embed_dim": 16, "num_heads": 2, "num_encoder_layers": 1}
@@ -214,6 +214,8 @@ class Kill(Callback):
             raise KeyboardInterrupt
 
 
+@pytest.mark.filterwarnings("ignore:Using ModelCheckpoint with manual optimization")
+@pytest.mark.filterwarnings("ignore:Be aware that when using `ckpt_path`")
 @pytest.mark.parametrize("cls", [DACT, N2S])
 def test_a_killed_run_is_bit_equal(tmp_path, cls):
     """From the checkpoint in the middle of an epoch, with dropout and a curriculum under way."""
@@ -270,11 +272,12 @@ def test_another_critic():
 
 # ---------------------------------------------------------------- learning
 
-#: Calm settings; what a method needs to become clearly better on eight nodes.
-LEARNING = {DACT: (30, 2e-3), NeuOpt: (12, 1e-3), N2S: (16, 1e-3)}
+#: What a method needs to become clearly better: nodes, instances per batch, batches. Twice the
+#: threshold was reached with all of several seeds.
+LEARNING = {DACT: (10, 64, 20), NeuOpt: (10, 64, 8), N2S: (8, 32, 12)}
 
 
-def train(model: Any, batches: int) -> None:
+def train(model: Any, batch_size: int, batches: int) -> None:
     """Batches of fresh instances, without the trainer and what it costs to start it."""
     optimizer = torch.optim.Adam(model.learning())
 
@@ -287,7 +290,7 @@ def train(model: Any, batches: int) -> None:
     model.update_weights = update
     for batch in range(batches):
         rng = derive_generator("learning", batch)
-        instances = model.env.generator(32, rng=rng)
+        instances = model.env.generator(batch_size, rng=rng)
         model._learn(dict(model.env.reset(instances, rng=rng).items()), rng)
 
 
@@ -302,12 +305,13 @@ def best_costs(model: Any) -> Tensor:
 @pytest.mark.parametrize("cls", LEARNING)
 def test_training_improves(cls):
     """Costs are lower than those of the untrained policy, instance by instance."""
-    batches, rate = LEARNING[cls]
+    size, batch_size, batches = LEARNING[cls]
     model = make_model(
-        cls, 8, n_step=4, T_train=16, lr_policy=rate, lr_critic=rate, gamma=0.99, max_grad_norm=0.2,
+        cls, size, n_step=4, T_train=16, lr_policy=1e-3, lr_critic=1e-3, gamma=0.99,
+        max_grad_norm=0.2,
         policy_kwargs={"embed_dim": 32, "num_heads": 4, "num_encoder_layers": 1, "dropout": 0.0},
     )  # fmt: skip
     before = best_costs(model)
-    train(model, batches)
+    train(model, batch_size, batches)
     gained = before - best_costs(model)
     assert float(gained.mean() / (gained.std() / len(gained) ** 0.5)) > 4.0

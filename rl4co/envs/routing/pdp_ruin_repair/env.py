@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 
 from rl4co.core.registry import ENVS
+from rl4co.envs.first_solutions import random_choice
 from rl4co.envs.hooks import State
-from rl4co.envs.improvement import ImprovementEnvBase, random_choice
+from rl4co.envs.improvement import ImprovementEnvBase
 from rl4co.envs.routing._parts import locs_with_depot
 from rl4co.envs.routing.pdp.env import PDPEnv
 from rl4co.envs.routing.pdp.generator import PDPGenerator

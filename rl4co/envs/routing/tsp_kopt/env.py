@@ -10,8 +10,9 @@ from torch import Tensor
 
 from rl4co.core.errors import ConfigError
 from rl4co.core.registry import ENVS
+from rl4co.envs.first_solutions import random_choice
 from rl4co.envs.hooks import State
-from rl4co.envs.improvement import ImprovementEnvBase, random_choice
+from rl4co.envs.improvement import ImprovementEnvBase
 from rl4co.envs.routing.tsp.env import TSPEnv
 from rl4co.envs.routing.tsp.generator import TSPGenerator
 from rl4co.envs.routing.tsp_kopt.moves import (
