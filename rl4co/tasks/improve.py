@@ -182,8 +182,10 @@ class _Record:
         self.started = time.perf_counter()
         self.costs: list[Tensor] = []
         self.times: list[float] = []
+        self.state: State = {}
 
     def add(self, state: State) -> None:
+        self.state = state
         self.costs.append(state["cost_bsf"].view(self.shape).amin(0).cpu())
         self.times.append(time.perf_counter() - self.started)
 
@@ -214,6 +216,8 @@ def _run(
                 record.add(search.state)
                 report(record)
         except KeyboardInterrupt:
+            if search.state is not record.state:  # a step that was made, but not recorded yet
+                record.add(search.state)
             return "interrupted"
 
 

@@ -133,6 +133,7 @@ def test_an_interrupt_gives_what_there_is(monkeypatch):
     result = improve(policy, env, instances, steps=100)
     assert result.stopped == "interrupted"
     assert result.steps == 3
+    assert torch.equal(result.incumbents[-1], result.costs)
     asked = itertools.count()
     result = improve(policy, env, instances, steps=100, stop=lambda: next(asked) == 2)
     assert (result.stopped, result.steps) == ("interrupted", 2)
