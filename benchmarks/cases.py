@@ -50,8 +50,15 @@ STEPWISE: dict[str, tuple[str, str]] = {
 }
 #: Rows of `eas_iteration` and `search_memory`: label → class.
 SEARCHES = {"EAS-Emb": "EASEmb", "EAS-Lay": "EASLay"}
+#: Rows of `improvement_steps` and `improvement_memory`: label → policy class, environment and its
+#: arguments beside the size.
+IMPROVEMENT: dict[str, tuple[str, str, dict[str, Any]]] = {
+    "DACT, TSP 50": ("DACTPolicy", "tsp_kopt", {}),
+    "N2S, PDP 50": ("N2SPolicy", "pdp_ruin_repair", {}),
+    "NeuOpt, TSP 50": ("NeuOptPolicy", "tsp_kopt", {"k_max": 4}),
+}
 #: Cases that measure memory instead of time.
-MEMORY = ("peak_memory", "search_memory")
+MEMORY = ("peak_memory", "search_memory", "improvement_memory")
 SIZES = (20, 50, 100)
 NEW, PUBLISHED = "new", "published"
 
@@ -66,12 +73,14 @@ TITLES = {
     "methods_train": "Further methods: one training step",
     "stepwise_ppo": "Stepwise PPO: collecting and updating on one batch",
     "eas_iteration": "Efficient active search: one iteration (8 augmentations, all starts)",
+    "improvement_steps": "Improvement methods: 50 moves of a batch",
     "latency": "Latency: one instance, greedy",
     "env_rollout": "Environment alone: rollout of a random policy",
     "scheduling_rollout": "Scheduling environment alone: rollout of a random policy",
     "graph_rollout": "Graph environment alone: rollout of a random policy",
     "peak_memory": "Peak memory of a POMO training step",
     "search_memory": "Peak memory of an iteration of efficient active search",
+    "improvement_memory": "Peak memory of 50 moves of improvement methods",
     "import_time": "Start-up: wall time of a fresh process",
 }
 BATCH = {
@@ -90,6 +99,8 @@ BATCH = {
     "eas_iteration": 2,
     "peak_memory": 64,
     "search_memory": 2,
+    "improvement_steps": 64,
+    "improvement_memory": 64,
 }
 QUICK_BATCH = {**BATCH, "am_train": 64, "pomo_train": 8, "greedy": 64, "multistart_greedy": 8}
 QUICK_BATCH |= {"env_rollout": 64, "scheduling_rollout": 64, "stepwise_ppo": 8, "peak_memory": 8}
@@ -103,6 +114,8 @@ KIND = {  # worker kind where it differs from the name
     "stepwise_ppo": "method_train",
     "eas_iteration": "search",
     "search_memory": "search",
+    "improvement_steps": "improve",
+    "improvement_memory": "improve",
     "scheduling_rollout": "env_rollout",
     "graph_rollout": "env_rollout",
 }
@@ -265,6 +278,19 @@ def _search_cases(name: str, problems: list[str] | None, quick: bool) -> list[Ca
     ]  # fmt: skip
 
 
+def _improvement_cases(name: str, problems: list[str] | None, quick: bool) -> list[Case]:
+    """One row for each improvement method."""
+    size, batch = (20, 8) if quick else (50, BATCH[name])
+    return [
+        Case(
+            name, label.replace("50", str(size)), problem, size, batch, method=policy,
+            env_kwargs={"generator_params": {"num_loc": size}, **options},
+        )
+        for label, (policy, problem, options) in IMPROVEMENT.items()
+        if not problems or problem in problems
+    ]  # fmt: skip
+
+
 #: Cases whose rows are not problems × sizes.
 OWN_CASES: dict[str, Callable[[list[str] | None, bool], list[Case]]] = {
     "methods_train": _method_cases,
@@ -273,4 +299,6 @@ OWN_CASES: dict[str, Callable[[list[str] | None, bool], list[Case]]] = {
     "stepwise_ppo": _stepwise_cases,
     "eas_iteration": partial(_search_cases, "eas_iteration"),
     "search_memory": partial(_search_cases, "search_memory"),
+    "improvement_steps": partial(_improvement_cases, "improvement_steps"),
+    "improvement_memory": partial(_improvement_cases, "improvement_memory"),
 }

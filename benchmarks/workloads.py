@@ -21,6 +21,7 @@ POMO_SETTINGS = {
     "use_graph_context": False,
 }
 GENERATOR_PARAMS = {"mtvrp": {"variant_preset": "all"}}
+IMPROVEMENT_STEPS = 50
 EVALUATION_BATCH = 4  # instances at a time, each with 8 augmentations of all starts
 
 
@@ -328,7 +329,24 @@ def env_rollout(spec: Spec) -> Step:
     return step
 
 
+def improve(spec: Spec) -> Step:
+    """Fifty sampled moves of an improvement policy from random solutions, without gradients."""
+    env, policy = make_env(spec), getattr(package("models"), spec.method)(**spec.method_kwargs)
+    policy.eval()
+
+    def step(instances: Any) -> tuple[Tensor, Tensor]:
+        td = env.reset(instances)
+        with torch.no_grad():
+            for _ in range(IMPROVEMENT_STEPS):
+                out = policy(td, env, phase="test", return_actions=True)
+                td = env.step(td.set("action", out["actions"]))["next"]
+        return torch.empty(spec.batch, IMPROVEMENT_STEPS), -td["cost_bsf"]
+
+    return step
+
+
 KINDS: dict[str, Callable[[Spec], Step]] = {
+    "improve": improve,
     "am_train": am_train,
     "pomo_train": pomo_train,
     "greedy": greedy,

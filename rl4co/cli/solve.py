@@ -6,12 +6,14 @@ import dataclasses
 import json
 import sys
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from rl4co.cli._frame import DebugFlag, JsonFlag, app, reports_errors, show
+from rl4co.cli._interrupts import stop_on_interrupt
 from rl4co.cli._options import (
     BeamWidth,
     Device,
@@ -71,6 +73,22 @@ def solve(
     iterations: Annotated[
         int | None, typer.Option(help="Iterations of the search (default: 200).")
     ] = None,
+    improve: Annotated[
+        Path | None,
+        typer.Option(
+            help="Model that improves solutions (checkpoint or folder): those of --model, --solver "
+            "or --initial if given, otherwise random ones."
+        ),
+    ] = None,
+    improve_steps: Annotated[
+        int | None, typer.Option(help="Steps of --improve (default: 1000, or as time allows).")
+    ] = None,
+    improve_seconds: Annotated[
+        float | None, typer.Option(help="Seconds of --improve for each instance.")
+    ] = None,
+    improve_copies: Annotated[
+        int | None, typer.Option(help="Copies of the instance that --improve works on.")
+    ] = None,
     initial: Annotated[
         Path | None, typer.Option(help="Solution from a file instead, to polish or price it.")
     ] = None,
@@ -119,7 +137,13 @@ def solve(
         "beam_width": beam_width,
     }
     adapting = {"search": search, "iterations": iterations}
-    way = _Way(solver, max_runtime, model, method, initial, decoding, adapting, seed)
+    improving = {
+        "improve": improve,
+        "steps": improve_steps,
+        "seconds": improve_seconds,
+        "num_augment": improve_copies,
+    }
+    way = _Way(solver, max_runtime, model, method, initial, decoding, adapting, improving, seed)
     way.check()
     if polish_solver is not None and polish is None:
         raise ConfigError("expected --polish SECONDS with --polish-solver, got none")
@@ -134,15 +158,19 @@ def solve(
             f"expected a table as --best-known of {len(instances)} files, got one value; "
             "give a CSV file"
         )
-    outcomes = solve_files(
-        instances,
-        way.approach(device),
-        polish=None if polish is None else BySolver(polish_solver, polish, seed),
-        then=output.write,
-        num_procs=procs,
-        progress=not json_output and sys.stderr.isatty(),
-        **reading,
-    )
+    shown = not json_output and sys.stderr.isatty()
+    # Two progress bars would be in each other's way: one file has that of its steps.
+    steps_shown = shown and improve is not None and len(instances) == 1
+    with stop_on_interrupt(improve is not None) as stop:
+        outcomes = solve_files(
+            instances,
+            way.approach(device, stop.is_set, steps_shown),
+            polish=None if polish is None else BySolver(polish_solver, polish, seed),
+            then=output.write,
+            num_procs=procs,
+            progress=shown and not steps_shown,
+            **reading,
+        )
     _report(outcomes, json_output)
 
 
@@ -160,6 +188,7 @@ class _Way:
     initial: Path | None
     decoding: dict[str, Any]
     adapting: dict[str, Any]
+    improving: dict[str, Any]
     seed: int | None
 
     def check(self) -> None:
@@ -183,6 +212,15 @@ class _Way:
                 "--polish SECONDS improves a solution"
             )
         self._check_search(name)
+        if self.improving["improve"] is not None and not chosen and self.max_runtime is not None:
+            raise ConfigError(
+                "expected --max-runtime for a solver, got it with --improve alone; use "
+                "--improve-seconds"
+            )
+        for option in ("steps", "seconds", "num_augment"):
+            if self.improving["improve"] is None and self.improving[option] is not None:
+                flag = "copies" if option == "num_augment" else option
+                raise ConfigError(f"expected --improve MODEL with --improve-{flag}, got none")
 
     def _check_search(self, name: str | None) -> None:
         if name is None:
@@ -199,8 +237,27 @@ class _Way:
                 "from the model as it is being adapted"
             )
 
-    def approach(self, device: str) -> Approach:
-        """What finds solutions."""
+    def approach(self, device: str, stop: Callable[[], bool], progress: bool) -> Approach:
+        """What finds solutions, and improves them.
+
+        Args:
+            device: Device of models.
+            stop: Whether improving is to end.
+            progress: Whether to show its steps.
+        """
+        if self.improving["improve"] is None:
+            return self._first(device)
+        from rl4co.tasks.load import find_device
+        from rl4co.tasks.solve import ByImprovement
+
+        chosen = (self.solver, self.model, self.initial)
+        start = None if all(way is None for way in chosen) else self._first(device)
+        settings = {**self.improving, "seed": self.seed, "stop": stop, "progress": progress}
+        given = {key: value for key, value in settings.items() if value is not None}
+        return ByImprovement.load(given.pop("improve"), start, find_device(device), given)
+
+    def _first(self, device: str) -> Approach:
+        """What finds first solutions."""
         from rl4co.tasks.load import find_device
         from rl4co.tasks.solve import ByFile, ByModel, BySearch, BySolver
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from rl4co.envs.eda import *
     from rl4co.envs.generator import Generator as Generator
     from rl4co.envs.graph import *
+    from rl4co.envs.improvement import ImprovementEnvBase as ImprovementEnvBase
     from rl4co.envs.routing import *
     from rl4co.envs.scheduling import *
 
@@ -25,6 +26,7 @@ ENV_REGISTRY = ENVS
 _LAZY_HERE = {
     "RL4COEnvBase": "rl4co.envs.base",
     "Generator": "rl4co.envs.generator",
+    "ImprovementEnvBase": "rl4co.envs.improvement",
     "check_env": "rl4co.envs.checks",
 }
 
@@ -34,7 +36,14 @@ def get_env(name: str, **kwargs: Any) -> Any:
     return ENVS[name](**kwargs)
 
 
-__all__ = ["ENV_REGISTRY", "Generator", "RL4COEnvBase", "check_env", "get_env"]
+__all__ = [
+    "ENV_REGISTRY",
+    "Generator",
+    "ImprovementEnvBase",
+    "RL4COEnvBase",
+    "check_env",
+    "get_env",
+]
 
 __getattr__, __dir__ = lazy_attributes(
     __name__,

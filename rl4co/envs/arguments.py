@@ -4,10 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import torch
+
 from tensordict import TensorDictBase
 from torch import Tensor
 
-from rl4co.core.errors import ConfigError, InvalidActionError, format_indices
+from rl4co.core.errors import (
+    ConfigError,
+    InvalidActionError,
+    InvalidSolutionError,
+    format_indices,
+)
 from rl4co.envs.hooks import State
 from rl4co.envs.instances import number_kind
 
@@ -66,3 +73,18 @@ def check_actions(problem: str, mask: Tensor, actions: Tensor) -> None:
             f"{problem}, got {actions.dtype} of shape {list(actions.shape)}; "
             "repeat the state with batchify for several solutions per instance"
         )
+
+
+def refuse_violations(violations: Mapping[str, Tensor]) -> None:
+    """Raises :class:`InvalidSolutionError` for the first constraint that solutions violate.
+
+    Args:
+        violations: Constraint → `[*B]`, True where a solution violates it.
+    """
+    # One host synchronisation for all constraints.
+    violated = torch.stack([flags.flatten() for flags in violations.values()])  # [C, B]
+    if not violated.any():
+        return
+    for name, row in zip(violations, violated, strict=True):
+        if row.any():
+            raise InvalidSolutionError(name, row.nonzero().flatten().tolist(), len(row))

@@ -19,18 +19,19 @@ from tensordict import TensorDict, TensorDictBase
 from torch import Tensor
 
 from rl4co.core.arguments import RecordsArguments
-from rl4co.core.errors import (
-    ConfigError,
-    InvalidSolutionError,
-    UnknownNameError,
-    UnsupportedError,
-)
+from rl4co.core.errors import ConfigError, UnknownNameError, UnsupportedError
 from rl4co.core.ops import flatten_starts
 from rl4co.core.registry import FORMULATIONS, SOLVERS
 from rl4co.core.rng import derive_generator
 from rl4co.data.dataset import TensorDictDataset
 from rl4co.data.io import named_files, resolve_npz
-from rl4co.envs.arguments import check_action, check_actions, check_is_tensordict, refuse_masked
+from rl4co.envs.arguments import (
+    check_action,
+    check_actions,
+    check_is_tensordict,
+    refuse_masked,
+    refuse_violations,
+)
 from rl4co.envs.generator import Generator
 from rl4co.envs.hooks import State
 from rl4co.envs.torchrl_mode import TorchRLMode
@@ -219,14 +220,7 @@ class RL4COEnvBase(RecordsArguments, TorchRLMode):
             # Hooks gather by action, so they only see actions that exist.
             **self._violations(state, actions.clamp(0, num_actions - 1)),
         }
-        names = list(violations)
-        # One host synchronisation for all constraints.
-        violated = torch.stack([violations[name].flatten() for name in names])  # [C, B]
-        if not violated.any():
-            return
-        for name, row in zip(names, violated, strict=True):
-            if row.any():
-                raise InvalidSolutionError(name, row.nonzero().flatten().tolist(), len(row))
+        refuse_violations(violations)
 
     def check_augmentation(self, augment_fn: object) -> None:
         """Raises :class:`UnsupportedError` if an augmentation is known to change costs here.

@@ -6,6 +6,7 @@ import random
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 
@@ -14,16 +15,20 @@ from rl4co.core.rng import derive_generator, forked_rng
 from rl4co.envs.base import RL4COEnvBase
 from rl4co.envs.contract import RULES
 from rl4co.envs.contract.evidence import Check, Probe, describe
+from rl4co.envs.contract.improvement import IMPROVEMENT_RULES, ImprovementProbe
+from rl4co.envs.improvement import is_improvement
 
-__all__ = ["EnvCheckError", "check_env", "find_faults"]
+__all__ = ["EnvCheckError", "check_env", "find_faults", "rules_for"]
 
 
 def check_env(env: RL4COEnvBase, batch_size: int = 8, num_rollouts: int = 3, seed: int = 0) -> None:
     """Raises :class:`EnvCheckError` with all that is wrong with an environment, if anything is.
 
     Random rollouts are recorded on a private copy of the environment and held against every rule
-    of :data:`rl4co.envs.contract.RULES`. Neither the environment nor any global random state is
-    different afterwards.
+    of its kind, which :func:`rules_for` lists: :data:`rl4co.envs.contract.RULES` for those that
+    construct solutions, :data:`rl4co.envs.contract.improvement.IMPROVEMENT_RULES` for those that
+    improve complete ones. Neither the environment nor any global random state is different
+    afterwards.
 
     Args:
         env: The environment, with a generator of small instances (10 nodes, say).
@@ -58,16 +63,26 @@ def find_faults(
             "a single instance cannot show whether instances of a batch disturb each other"
         )
     with _preserved_random_state(seed):
+        kind: Any = ImprovementProbe if is_improvement(env) else Probe
         try:
-            probe = Probe.of(env, batch_size, num_rollouts, seed)
+            probe = kind.of(env, batch_size, num_rollouts, seed)
         except Exception as error:
             finding = f"a random rollout fails with {describe(error)}; nothing else was checked"
             return {"random rollouts work": [finding]}
-        findings = {rule: list(_apply(rule, check, probe)) for rule, check in RULES}
+        findings = {rule: list(_apply(rule, check, probe)) for rule, check in _rules(env)}
     return {rule: texts for rule, texts in findings.items() if texts}
 
 
-def _apply(rule: str, check: Check, probe: Probe) -> Iterator[str]:
+def rules_for(env: RL4COEnvBase) -> list[str]:
+    """What :func:`check_env` checks of an environment of this kind."""
+    return [rule for rule, _ in _rules(env)]
+
+
+def _rules(env: RL4COEnvBase) -> tuple[tuple[str, Check], ...]:
+    return IMPROVEMENT_RULES if is_improvement(env) else RULES
+
+
+def _apply(rule: str, check: Check, probe: Any) -> Iterator[str]:
     """What a check finds; that it cannot even be made is a finding too."""
     try:
         yield from check(probe)

@@ -12,9 +12,20 @@ from tensordict import TensorDict, TensorDictBase
 
 from rl4co.core.registry import ENVS
 from rl4co.envs.base import RL4COEnvBase
+from rl4co.envs.improvement import is_improvement
 
 #: Arguments of generators that set the size of an instance; the first that a generator has counts.
 SIZE_ARGUMENTS = ("num_loc", "num_job", "num_jobs", "num_sets", "num_items", "grid_size")
+
+
+def constructive_names() -> list[str]:
+    """Environments whose steps construct solutions."""
+    return [name for name in ENVS.names() if not is_improvement(ENVS[name])]
+
+
+def improvement_names() -> list[str]:
+    """Environments whose steps change complete solutions."""
+    return [name for name in ENVS.names() if is_improvement(ENVS[name])]
 
 
 def make_sized_env(name: str, size: int, **kwargs: Any) -> RL4COEnvBase:

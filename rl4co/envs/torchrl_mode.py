@@ -13,7 +13,7 @@ import torch
 
 from tensordict import TensorDict, TensorDictBase
 from torch import Tensor
-from torchrl.data import Binary, Bounded, Categorical, Composite, Unbounded
+from torchrl.data import Binary, Bounded, Categorical, Composite, MultiCategorical, Unbounded
 from torchrl.envs import EnvBase
 
 from rl4co.core.rng import derive_generator
@@ -53,6 +53,10 @@ class TorchRLMode(ProblemHooks, EnvBase):
         )
         return TensorDict(state, batch_size=td.batch_size, device=self.device)
 
+    def _spec_state(self, instance: TensorDictBase) -> TensorDict:
+        """A state that specs are made from; it must not touch any random stream in use."""
+        return self._torchrl_state(instance)
+
     def _step(self, tensordict: TensorDictBase) -> TensorDict:
         """TorchRL's step: records the action, and rewards a solution when it is finished."""
         state = dict(tensordict.exclude("next").items())
@@ -82,17 +86,24 @@ class TorchRLMode(ProblemHooks, EnvBase):
             unlimited=self.unlimited_keys,
             kinds={key: number_kind(value) for key, value in instance.items()},
         )
-        td = self._torchrl_state(instance)
+        td = self._spec_state(instance)
         leaves = {key: _leaf_spec(value) for key, value in td.items() if key not in _DONE_KEYS}
         self.observation_spec = Composite(leaves, shape=torch.Size([]), device=self.device)
-        self.action_spec = Categorical(
-            n=td["action_mask"].shape[-1], shape=torch.Size([]), device=self.device
+        numbers = self._action_numbers(td)
+        self.action_spec = (
+            Categorical(n=td["action_mask"].shape[-1], shape=torch.Size([]), device=self.device)
+            if numbers is None
+            else MultiCategorical(nvec=numbers, device=self.device)
         )
         self.reward_spec = Unbounded(shape=torch.Size([1]), device=self.device)
         self.done_spec = Composite(
             {key: Binary(n=1, dtype=torch.bool, device=self.device) for key in _DONE_KEYS},
             device=self.device,
         )
+
+    def _action_numbers(self, td: TensorDictBase) -> tuple[int, ...] | None:
+        """How many values each number of an action has; None: an action is an index of the mask."""
+        return None
 
     def _set_seed(self, seed: int | None) -> None:
         self.seed = seed
@@ -105,7 +116,7 @@ def _leaf_spec(value: Tensor) -> Any:
         return Binary(n=value.shape[-1], **like)
     if value.dtype.is_floating_point:
         return Unbounded(**like)
-    return Bounded(0, torch.iinfo(value.dtype).max, **like)
+    return Bounded(-1, torch.iinfo(value.dtype).max, **like)  # -1 stands for none
 
 
 def _write_step(solution: Tensor, i: Tensor, action: Tensor) -> Tensor:

@@ -11,6 +11,9 @@ if TYPE_CHECKING:
     from rl4co.models.policies.autoregressive import AutoregressiveEncoder as AutoregressiveEncoder
     from rl4co.models.policies.autoregressive import AutoregressivePolicy as AutoregressivePolicy
     from rl4co.models.policies.constructive import ConstructivePolicy as ConstructivePolicy
+    from rl4co.models.policies.improvement import ImprovementDecoder as ImprovementDecoder
+    from rl4co.models.policies.improvement import ImprovementEncoder as ImprovementEncoder
+    from rl4co.models.policies.improvement import ImprovementPolicy as ImprovementPolicy
     from rl4co.models.policies.modules import ConstructiveDecoder as ConstructiveDecoder
     from rl4co.models.policies.modules import ConstructiveEncoder as ConstructiveEncoder
     from rl4co.models.policies.pretrained import load_pretrained as load_pretrained
@@ -19,6 +22,7 @@ if TYPE_CHECKING:
     from rl4co.models.rl.baselines import REINFORCEBaseline as REINFORCEBaseline
     from rl4co.models.rl.baselines import get_reinforce_baseline as get_reinforce_baseline
     from rl4co.models.rl.critic import CriticNetwork as CriticNetwork
+    from rl4co.models.rl.n_step_ppo import n_step_PPO as n_step_PPO
     from rl4co.models.rl.ppo import PPO as PPO
     from rl4co.models.rl.reinforce import REINFORCE as REINFORCE
     from rl4co.models.rl.stepwise_ppo import StepwisePPO as StepwisePPO
@@ -32,12 +36,16 @@ _BASES = {
     "AutoregressiveEncoder": "rl4co.models.policies.autoregressive",
     "AutoregressiveDecoder": "rl4co.models.policies.autoregressive",
     "AutoregressivePolicy": "rl4co.models.policies.autoregressive",
+    "ImprovementEncoder": "rl4co.models.policies.improvement",
+    "ImprovementDecoder": "rl4co.models.policies.improvement",
+    "ImprovementPolicy": "rl4co.models.policies.improvement",
     "load_pretrained": "rl4co.models.policies.pretrained",
     "RL4COLitModule": "rl4co.models.rl.base",
     "REINFORCE": "rl4co.models.rl.reinforce",
     "A2C": "rl4co.models.rl.a2c",
     "PPO": "rl4co.models.rl.ppo",
     "StepwisePPO": "rl4co.models.rl.stepwise_ppo",
+    "n_step_PPO": "rl4co.models.rl.n_step_ppo",
     "REINFORCEBaseline": "rl4co.models.rl.baselines",
     "get_reinforce_baseline": "rl4co.models.rl.baselines",
     "CriticNetwork": "rl4co.models.rl.critic",

@@ -18,10 +18,12 @@ from typing import Any, NamedTuple, TypeAlias
 from tensordict import TensorDictBase
 from torch import Tensor, nn
 
-from rl4co.core.errors import ConfigError
+from rl4co.core.errors import ConfigError, UnsupportedError
 from rl4co.core.registry import ENVS, LAYOUTS, SOLVERS
 from rl4co.data.formats import Published
 from rl4co.envs.base import RL4COEnvBase
+from rl4co.envs.improvement import ImprovementEnvBase, is_improvement
+from rl4co.envs.successors import successors_from_tour, tour_from_visits
 from rl4co.tasks.evaluate import evaluate_policy
 from rl4co.tasks.load import load_policy
 
@@ -109,7 +111,13 @@ class ByModel:
     ) -> ByModel:
         """The model of a checkpoint, or of a folder written by `save_pretrained`."""
         policy, env = load_policy(path, device)
-        return cls(policy, env or _environment(policy.env_name), method, dict(options or {}))
+        env = env or _environment(policy.env_name)
+        if is_improvement(env):
+            raise UnsupportedError(
+                f"expected a model that constructs solutions in {path}, got a "
+                f"{type(policy).__name__}, which improves them; use --improve for it"
+            )
+        return cls(policy, env, method, dict(options or {}))
 
     def __call__(self, instance: Published) -> Answer:
         """The best solution that the method decodes."""
@@ -171,3 +179,62 @@ def _environment(problem: str) -> RL4COEnvBase:
     layout = LAYOUTS.get(problem)
     env: RL4COEnvBase = ENVS[problem](**(layout.env_options if layout else {}))
     return env
+
+
+@dataclasses.dataclass(frozen=True)
+class ByImprovement:
+    """Solutions by a policy that improves complete ones.
+
+    Args:
+        policy: The improvement policy.
+        env: Its environment.
+        start: What first solutions come from; None: random or greedy ones, see `options`.
+        options: Further arguments of :func:`~rl4co.tasks.improve.improve`; 1000 steps if there is
+            no limit among them.
+    """
+
+    policy: Any
+    env: ImprovementEnvBase
+    start: Approach | None = None
+    options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    _lock: threading.Lock = dataclasses.field(default_factory=threading.Lock, repr=False)
+
+    @classmethod
+    def load(
+        cls,
+        path: str | os.PathLike[str],
+        start: Approach | None = None,
+        device: str = "cpu",
+        options: Mapping[str, Any] | None = None,
+    ) -> ByImprovement:
+        """The model of a checkpoint, or of a folder written by `save_pretrained`."""
+        from rl4co.models.policies.improvement import ImprovementPolicy
+
+        policy, env = load_policy(path, device)
+        if not isinstance(policy, ImprovementPolicy):
+            raise UnsupportedError(
+                f"expected a model that improves solutions in {path}, got a "
+                f"{type(policy).__name__}, which constructs them; use --model for it"
+            )
+        return cls(policy, policy.environment(env), start, dict(options or {}))
+
+    def __call__(self, instance: Published) -> Answer:
+        """The best solution that is met, the first one included."""
+        from rl4co.tasks.improve import improve
+
+        seen = instance.as_problem(self.env.constructive_env.name)
+        options = {"steps": None if "seconds" in self.options else 1000, **self.options}
+        name = type(self.policy).__name__.removesuffix("Policy")
+        if self.start is not None:
+            first = self.start(instance)
+            tour = tour_from_visits(seen.to_actions(first.solution), seen.size)
+            options["initial"] = successors_from_tour(tour)
+            name = f"{first.solver} + {name}"
+        td = seen.to_tensordict(normalize=True)
+        with self._lock:  # one policy, however many files are worked on
+            result = improve(self.policy, self.env, td, **options)
+        solution = seen.from_actions(result.actions)
+        # The policy sees distances that are not rounded; what counts are those of the instance.
+        if self.start is not None and seen.objective(first.solution) < seen.objective(solution):
+            solution = first.solution
+        return Answer(solution, name)

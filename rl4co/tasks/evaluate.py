@@ -9,11 +9,10 @@ instances, and the deterministic methods give the same result for every batch si
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import time
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -22,14 +21,16 @@ import torch
 from tensordict import TensorDict, TensorDictBase
 from torch import Tensor, nn
 
-from rl4co.core.errors import ConfigError, UnknownNameError
+from rl4co.core.errors import ConfigError, UnknownNameError, UnsupportedError
 from rl4co.core.ops import unbatchify
 from rl4co.core.rng import derive_generator
 from rl4co.data.augment import StateAugmentation
 from rl4co.data.dataset import TensorDictDataset
 from rl4co.data.io import save_tensordict_to_npz
 from rl4co.envs.base import RL4COEnvBase
+from rl4co.envs.improvement import is_improvement
 from rl4co.models.policies.constructive import ConstructivePolicy
+from rl4co.models.policies.modes import evaluating
 from rl4co.tasks.methods import METHODS, EvalMethod
 
 DatasetLike: TypeAlias = TensorDictBase | TensorDictDataset | str | Path | int
@@ -156,6 +157,11 @@ def evaluate_policy(
         `rewards [num]` and `actions [num, T]` (padded with zeros to a common length) on the CPU,
         `inference_time` in seconds, and `avg_reward`.
     """
+    if is_improvement(env):
+        raise UnsupportedError(
+            f"expected an environment that constructs solutions, got {env.name}; use "
+            "rl4co.tasks.improve.improve, or --improve on the command line"
+        )
     chosen = _method(method, force_dihedral_8)
     decoding = _decoding(
         chosen,
@@ -176,7 +182,7 @@ def evaluate_policy(
     if batch_size is not None and batch_size < 1:
         raise ConfigError(f"expected batch_size of at least 1, got {batch_size}")
     adaptive = batch_size is None
-    with torch.no_grad(), _evaluating(policy):
+    with torch.no_grad(), evaluating(policy):
         if batch_size is None:
             solutions = evaluation.solutions_per_instance(env.reset(instances[:1]))
             batch_size = max(1, min(max_batch_size, start_batch_size // solutions))
@@ -297,15 +303,3 @@ def _temperature(temperature: float | None, softmax_temp: float | None) -> float
 
 def _device(policy: nn.Module) -> torch.device:
     return next((p.device for p in policy.parameters()), torch.device("cpu"))
-
-
-@contextlib.contextmanager
-def _evaluating(policy: nn.Module) -> Iterator[None]:
-    """Evaluation mode for the duration of a block; afterwards every part is as it was."""
-    modes = [(module, module.training) for module in policy.modules()]
-    policy.eval()
-    try:
-        yield
-    finally:
-        for module, training in modes:
-            module.training = training

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from rl4co.core.ops import get_log_likelihood
 from rl4co.decoding.logits import process_logits
-from rl4co.decoding.rollout import random_policy, rollout
+from rl4co.decoding.moves import rollout
+from rl4co.decoding.rollout import random_policy
 from rl4co.decoding.strategies import (
     BeamSearch,
     DecodingStrategy,

@@ -105,6 +105,8 @@ def tiny_run(experiment: str, folder: Path, *overrides: str):
         cfg.model.baseline_kwargs = {"dataset_size": 4}
     if "max_iters" in cfg.model:
         cfg.model.max_iters = 1  # a search: one iteration for each instance
+    if "T_train" in cfg.model:
+        cfg.model.T_train, cfg.model.T_test = cfg.model.n_step, 2  # improvement: a few moves
     return run(cfg)
 
 
@@ -197,6 +199,20 @@ def test_settings_of_the_paper():
     longer = load_config(["experiment=routing/am-xl"])
     assert longer.trainer.max_epochs == 500
     assert longer.model.lr_scheduler_kwargs.milestones == [480, 495]
+
+
+def test_settings_of_improvement():
+    """The RL4CO paper's: n = 4, T = 200, batches of 512 (TSP) or 600 (PDP), 200 epochs of 20."""
+    for method, size in (("dact", 512), ("n2s", 600), ("neuopt", 512)):
+        cfg = load_config([f"experiment=improvement/{method}"])
+        assert (cfg.model.n_step, cfg.model.T_train, cfg.model.batch_size) == (4, 200, size)
+        assert cfg.model.train_data_size == 20 * size
+        assert cfg.trainer.max_epochs == cfg.model.CL_epochs == 200
+        small = load_config([f"experiment=improvement/{method}-20"])
+        assert small.env.generator_params.num_loc == 20
+        assert small.model.T_train == 200
+    original = load_config(["experiment=improvement/n2s-original"]).model
+    assert (original.n_step, original.T_train, original.batch_size) == (5, 250, 600)
 
 
 def test_problem_of_an_experiment_can_be_exchanged():

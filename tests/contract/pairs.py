@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from rl4co.core.registry import ENVS, MODELS
-from rl4co.models import TransductiveModel
+from rl4co.models import TransductiveModel, n_step_PPO
 
 #: Settings that make every method's default policy tiny.
 TINY = {"embed_dim": 16, "num_heads": 2, "feedforward_hidden": 16, "num_encoder_layers": 1}
@@ -38,9 +38,12 @@ def tiny_arguments(model: str, **policy_kwargs: Any) -> dict[str, Any]:
 
 @functools.cache
 def supported(model: str) -> tuple[str, ...]:
-    """Environments of a method; none for those that search with a policy trained elsewhere."""
+    """Environments of a method; none for those that construct no solutions of their own.
+
+    Such are searches with a policy trained elsewhere, and improvement methods.
+    """
     cls = MODELS[model]
-    if issubclass(cls, TransductiveModel):
+    if issubclass(cls, TransductiveModel | n_step_PPO):
         return ()
     return tuple(env for env in ENVS.names() if cls.supports(env))
 
@@ -60,6 +63,11 @@ def _thorough_envs(model: str) -> tuple[str, ...]:
     if model in THOROUGH:
         return envs
     return tuple(env for env in REPRESENTATIVE if env in envs) or envs[:1]
+
+
+def improvement_models() -> list[str]:
+    """Methods that improve complete solutions."""
+    return [model for model in MODELS.names() if issubclass(MODELS[model], n_step_PPO)]
 
 
 def _param(model: str, env: str) -> object:

@@ -29,7 +29,7 @@ from torch._subclasses.fake_tensor import (
 from rl4co.core.errors import UnsupportedError
 from rl4co.core.registry import EMBEDDINGS, ENVS, MODELS
 from rl4co.envs import CVRPEnv, RL4COEnvBase, TSPEnv
-from rl4co.envs.testing import make_sized_env
+from rl4co.envs.testing import constructive_names, improvement_names, make_sized_env
 from rl4co.models import AttentionModelPolicy
 from tests.contract.pairs import TINY, thorough_pairs, tiny_arguments
 
@@ -92,7 +92,7 @@ def make_policy(env_name: str, **kwargs: Any) -> AttentionModelPolicy:
 # ---------------------------------------------------------------- environments
 
 
-@pytest.mark.parametrize("name", ENVS.names())
+@pytest.mark.parametrize("name", constructive_names())
 def test_environment(name):
     """Specs, generation, reset, masks, steps, starts and rewards stay on the device."""
     env = make_env(name)
@@ -114,6 +114,22 @@ def test_environment(name):
         except UnsupportedError:
             return
         assert_on_device({"starts": starts})
+
+
+@pytest.mark.parametrize("name", improvement_names())
+def test_improvement_environment(name):
+    """Specs, first solutions, moves and costs stay on the device."""
+    env = make_sized_env(name, 6, **UNCHECKED)
+    for spec in (env.observation_spec, env.action_spec, env.reward_spec, env.done_spec):
+        assert spec.device == DEVICE
+    with pretend_gpu():
+        for initial in ("random", "greedy"):
+            td = env.reset(batch_size=3, initial=initial)
+            assert_on_device(dict(td.items()))
+            td["action"] = env.random_action(dict(td.items()))
+            td = env.step(td)["next"]
+            assert_on_device(dict(td.items()))
+        assert_on_device({"reward": env.get_reward(td, td["rec_best"])})
 
 
 # ---------------------------------------------------------------- policies and losses

@@ -26,7 +26,7 @@ from rl4co.core.rng import derive_generator
 from rl4co.envs import check_env
 from rl4co.envs.base import RL4COEnvBase
 from rl4co.envs.contract.evidence import record_episode
-from rl4co.envs.testing import make_sized_env
+from rl4co.envs.testing import constructive_names, make_sized_env
 
 NAMES = ENVS.names()
 BOOKKEEPING = {"action", "done", "reward", "terminated"}
@@ -76,7 +76,7 @@ def cvrp_reward(instance: dict[str, NDArray], actions: NDArray) -> float:
 NUMPY_REWARDS = {"tsp": tsp_reward, "cvrp": cvrp_reward}
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", constructive_names())
 @given(
     size=st.integers(min_value=1, max_value=9),
     batch=st.lists(st.integers(min_value=1, max_value=3), max_size=2),

@@ -3,5 +3,6 @@
 from __future__ import annotations
 
 from rl4co.envs.base import RL4COEnvBase
+from rl4co.envs.improvement import ImprovementEnvBase
 
-__all__ = ["RL4COEnvBase"]
+__all__ = ["ImprovementEnvBase", "RL4COEnvBase"]

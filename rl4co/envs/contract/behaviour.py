@@ -315,7 +315,7 @@ def torchrl_agrees(probe: Probe) -> Findings:
     """TorchRL can use the environment, and sums up the same reward."""
     env = configured(probe.env, _torchrl_mode=True)
     try:
-        with _quiet("torchrl"):
+        with quiet("torchrl"):
             check_env_specs(env)
     except Exception as error:
         yield (
@@ -343,7 +343,7 @@ def torchrl_agrees(probe: Probe) -> Findings:
 
 
 @contextmanager
-def _quiet(logger_name: str) -> Iterator[None]:
+def quiet(logger_name: str) -> Iterator[None]:
     """Without the messages of a library that reports success as well."""
     logger = logging.getLogger(logger_name)
     level = logger.level

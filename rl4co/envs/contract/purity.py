@@ -74,18 +74,23 @@ def global_state_is_untouched(probe: Probe) -> Findings:
         ),
     }
     for doing, act in doings.items():
-        # Each stream moves on first: setting it back to where it was would go unnoticed.
-        torch.rand(())
-        np.random.rand()
-        random.random()
-        before = _global_random_state()
-        act()
-        after = _global_random_state()
-        if changed := [library for library in before if before[library] != after[library]]:
+        if changed := random_states_changed_by(act):
             yield (
                 f"{doing} changes the global random state of {', '.join(changed)}; draw from the "
                 "given torch.Generator, and seed nothing"
             )
+
+
+def random_states_changed_by(act: Callable[[], Any]) -> list[str]:
+    """Libraries whose global random state a call changes."""
+    # Each stream moves on first: setting it back to where it was would go unnoticed.
+    torch.rand(())
+    np.random.rand()
+    random.random()
+    before = _global_random_state()
+    act()
+    after = _global_random_state()
+    return [library for library in before if before[library] != after[library]]
 
 
 def _global_random_state() -> dict[str, bytes]:

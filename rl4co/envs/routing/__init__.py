@@ -17,11 +17,13 @@ if TYPE_CHECKING:
     from rl4co.envs.routing.op import *
     from rl4co.envs.routing.pctsp import *
     from rl4co.envs.routing.pdp import *
+    from rl4co.envs.routing.pdp_ruin_repair import *
     from rl4co.envs.routing.sdvrp import *
     from rl4co.envs.routing.shpp import *
     from rl4co.envs.routing.spctsp import *
     from rl4co.envs.routing.svrp import *
     from rl4co.envs.routing.tsp import *
     from rl4co.envs.routing.tsp_dense import *
+    from rl4co.envs.routing.tsp_kopt import *
 
 __getattr__, __dir__ = lazy_attributes(__name__, eager=(), packages=(__name__,))

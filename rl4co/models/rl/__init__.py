@@ -9,6 +9,7 @@ from rl4co.core.lazy import lazy_attributes
 if TYPE_CHECKING:
     from rl4co.models.rl.a2c import A2C as A2C
     from rl4co.models.rl.base import RL4COLitModule as RL4COLitModule
+    from rl4co.models.rl.n_step_ppo import n_step_PPO as n_step_PPO
     from rl4co.models.rl.ppo import PPO as PPO
     from rl4co.models.rl.reinforce import REINFORCE as REINFORCE
     from rl4co.models.rl.stepwise_ppo import StepwisePPO as StepwisePPO
@@ -19,6 +20,7 @@ _MODULES = {
     "A2C": "rl4co.models.rl.a2c",
     "PPO": "rl4co.models.rl.ppo",
     "StepwisePPO": "rl4co.models.rl.stepwise_ppo",
+    "n_step_PPO": "rl4co.models.rl.n_step_ppo",
 }
 
 __getattr__, __dir__ = lazy_attributes(__name__, eager=(), modules=_MODULES)

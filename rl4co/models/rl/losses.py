@@ -117,6 +117,48 @@ def generalized_advantages(
     return advantages
 
 
+def n_step_returns(reward: Tensor, bootstrap: Tensor, gamma: float) -> Tensor:
+    """Discounted rewards of a segment and the value behind it.
+
+    $$R_t = r_t + \\gamma R_{t+1}, \\qquad R_n = V(s_n)$$
+
+    Args:
+        reward: Rewards $r_0, \\dots, r_{n-1}$ `[n, B]`.
+        bootstrap: Value $V(s_n)$ of the state behind them `[B]`.
+        gamma: Discount.
+
+    Returns:
+        Returns `[n, B]`, constants.
+    """
+    _check_same_shape("reward of a step", reward[0], "bootstrap", bootstrap)
+    later, returns = bootstrap.detach(), []
+    for step in reversed(range(len(reward))):
+        later = reward[step].detach() + gamma * later
+        returns.append(later)
+    return torch.stack(returns[::-1])
+
+
+def clipped_value_loss(
+    value: Tensor, target: Tensor, old_value: Tensor, clip_range: float
+) -> Tensor:
+    """Mean squared error of a value, that moves no further than by the clip range for nothing.
+
+    $$L = \\frac{1}{|B|} \\sum_b \\max\\left((v_b - R_b)^2, (v'_b - R_b)^2\\right), \\qquad
+      v' = v_{old} + \\mathrm{clip}(v - v_{old}, -\\epsilon, \\epsilon)$$
+
+    Args:
+        value: Any shape.
+        target: Of the same shape; treated as a constant.
+        old_value: The value before the first update, of the same shape; treated as a constant.
+        clip_range: $\\epsilon$.
+    """
+    _check_same_shape("value", value, "target", target)
+    _check_same_shape("value", value, "old_value", old_value)
+    target, old_value = target.detach(), old_value.detach()
+    clipped = old_value + (value - old_value).clamp(-clip_range, clip_range)
+    return torch.maximum((value - target).square(), (clipped - target).square()).mean()
+
+
 def eas_loss(
     advantage: Tensor, log_likelihood: Tensor, incumbent: Tensor | None, weight: float
 ) -> Tensor:

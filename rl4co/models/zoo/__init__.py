@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from rl4co.models.zoo.am import *
     from rl4co.models.zoo.am_gnn import *
     from rl4co.models.zoo.amppo import *
+    from rl4co.models.zoo.dact import *
     from rl4co.models.zoo.devformer import *
     from rl4co.models.zoo.eas import *
     from rl4co.models.zoo.ham import *
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from rl4co.models.zoo.mdam import *
     from rl4co.models.zoo.mtpomo import *
     from rl4co.models.zoo.mvmoe import *
+    from rl4co.models.zoo.n2s import *
+    from rl4co.models.zoo.neuopt import *
     from rl4co.models.zoo.polynet import *
     from rl4co.models.zoo.pomo import *
     from rl4co.models.zoo.ptrnet import *

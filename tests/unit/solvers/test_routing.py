@@ -24,13 +24,13 @@ from rl4co.core.errors import (
 from rl4co.core.registry import ENVS, SOLVERS
 from rl4co.envs import get_env
 from rl4co.envs.routing.cvrp.env import CVRPEnv
-from rl4co.envs.testing import make_sized_env
+from rl4co.envs.testing import constructive_names, make_sized_env
 from rl4co.solvers._integers import RESOLUTION, to_integers
 from rl4co.solvers._problem import Route, RoutingProblem, Vehicle
 from rl4co.solvers.formulations import RoutingFormulation, formulation_of, instances_of
 
 QUICK = {"pyvrp": {"max_iterations": 100}, "ortools": {"max_solutions": 50}, "insertion": {}}
-ROUTING = [name for name in ENVS.names() if ".routing." in ENVS.location(name)]
+ROUTING = [name for name in constructive_names() if ".routing." in ENVS.location(name)]
 
 
 def in_process(target, jobs, *_, **__):

@@ -10,12 +10,12 @@ import torch
 from rl4co.core.errors import InvalidSolutionError, UnsupportedError
 from rl4co.core.registry import ENVS, SOLVERS
 from rl4co.envs import get_env
-from rl4co.envs.testing import make_sized_env
+from rl4co.envs.testing import constructive_names, make_sized_env
 from rl4co.solvers._integers import to_integers
 from rl4co.solvers._parallel import Crew
 from rl4co.solvers.formulations import RoutingFormulation, formulation_of, instances_of
 
-ROUTING = [name for name in ENVS.names() if ".routing." in ENVS.location(name)]
+ROUTING = [name for name in constructive_names() if ".routing." in ENVS.location(name)]
 #: Where the default objective is none of PyVRP's, another is taken.
 SUMS = {"mtsp": {"cost_type": "sum"}, "mdcpdp": {"reward_mode": "minsum"}}
 #: Deliveries that are split are no routes of a formulation.

@@ -1,0 +1,69 @@
+"""The value of a complete solution that is being improved."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+
+from torch import Tensor, nn
+
+from rl4co.models.nn.dual_aspect import feedforward
+from rl4co.models.nn.heads import HeadMerge, HeadProjection, WholeNorm
+from rl4co.models.nn.mlp import MLP
+
+
+class SolutionCritic(nn.Module):
+    """One attention layer over the embeddings of the nodes, pooled to a number.
+
+    Args:
+        embed_dim: Size D of embeddings.
+        num_heads: Heads; D need not be a multiple of them.
+        pooled_dim: Size of what is pooled.
+        bias: Whether the projections before pooling have biases.
+        use_max: Whether the maximum over nodes is pooled beside the mean.
+        use_cost: Whether the best cost so far is looked at.
+        dropout: Probability of dropout.
+
+    Shapes:
+        embeddings `[B, N, D]`, best costs so far `[B]` → `[B]`
+    """
+
+    def __init__(
+        self,
+        embed_dim: int,
+        num_heads: int = 4,
+        pooled_dim: int | None = None,
+        bias: bool = True,
+        use_max: bool = True,
+        use_cost: bool = True,
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__()
+        pooled_dim = pooled_dim or max(embed_dim // 2, 1)
+        size = max(embed_dim // num_heads, 1)
+        self.use_max, self.use_cost = use_max, use_cost
+        self.query = HeadProjection(embed_dim, num_heads, size)
+        self.key = HeadProjection(embed_dim, num_heads, size)
+        self.value = HeadProjection(embed_dim, num_heads, size)
+        self.out = HeadMerge(num_heads, size, embed_dim)
+        self.feedforward = feedforward(embed_dim, embed_dim)
+        self.norm = WholeNorm()
+        self.project_node = nn.Linear(embed_dim, pooled_dim, bias=bias)
+        self.project_graph = nn.Linear(embed_dim, pooled_dim, bias=bias)
+        width = pooled_dim * (2 if use_max else 1) + int(use_cost)
+        self.network = MLP([width, embed_dim, max(embed_dim // 2, 1), 1], dropout)
+
+    def forward(self, embeddings: Tensor, cost: Tensor) -> Tensor:
+        """The value; nothing is learned about the embeddings, which are taken as constants."""
+        x = embeddings.detach()
+        attended = F.scaled_dot_product_attention(self.query(x), self.key(x), self.value(x))
+        x = self.norm(x + self.out(attended))
+        x = self.norm(x + self.feedforward(x))
+        graph = self.project_graph(x.mean(1))  # [B, P]
+        y = self.project_node(x)  # [B, N, P]
+        pooled = [y.mean(1) + graph]
+        if self.use_max:
+            pooled.append(y.amax(1) + graph)
+        if self.use_cost:
+            pooled.append(cost.to(x.dtype).unsqueeze(-1))
+        return self.network(torch.cat(pooled, -1)).squeeze(-1)

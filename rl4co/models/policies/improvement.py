@@ -1,0 +1,296 @@
+"""Improvement policies: a look at a complete solution, then a move that changes it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import torch
+
+from tensordict import TensorDictBase
+from torch import Tensor, nn
+
+from rl4co.core.errors import (
+    ConfigError,
+    InvalidActionError,
+    NotFiniteError,
+    UnknownNameError,
+    UnsupportedError,
+)
+from rl4co.core.registry import ENVS
+from rl4co.envs.base import RL4COEnvBase
+from rl4co.envs.hooks import State
+from rl4co.envs.improvement import ImprovementEnvBase
+from rl4co.models.policies.choices import ChoiceRule, Choices
+from rl4co.models.policies.entry import match_precision
+from rl4co.models.policies.pretrained import PretrainedMixin
+
+_PHASES = ("train", "val", "test")
+#: Pairs of nodes that are worked on together on a CPU: tables over pairs then stay in its cache.
+_PAIRS_AT_ONCE = 2**16
+
+
+class ImprovementEncoder(nn.Module):
+    """Maps an instance with its current solution to embeddings of the nodes."""
+
+    def forward(self, state: Mapping[str, Tensor]) -> Tensor:
+        """Embeddings `[B, N, D]`, in the order of the nodes."""
+        raise NotImplementedError
+
+
+class ImprovementDecoder(nn.Module):
+    """Maps embeddings of the nodes to a move."""
+
+    #: Kind of moves that it makes, as environments call it.
+    moves: ClassVar[str]
+
+    def num_choices(self, env: Any) -> int:
+        """How many choices make up a move."""
+        raise NotImplementedError
+
+    def forward(
+        self,
+        embeddings: Tensor,
+        state: State,
+        env: Any,
+        choices: Choices,
+        given: Tensor | None,
+        phase: str,
+    ) -> Tensor:
+        """A move `[B, A]`, by one call of `choices.pick` for each choice.
+
+        Args:
+            embeddings: From the encoder `[B, N, D]`.
+            state: The state.
+            env: The environment, whose masks say what is allowed.
+            choices: Chooses.
+            given: The move, if it is known `[B, A]`.
+            phase: "train", "val" or "test".
+        """
+        raise NotImplementedError
+
+
+class ImprovementPolicy(PretrainedMixin, nn.Module):
+    """A policy that improves complete solutions.
+
+    Args:
+        encoder: State → embeddings.
+        decoder: Embeddings → move.
+        critic: Embeddings and best cost so far → value `[B]`; None: no values.
+        env_name: Environment used when none is passed to :meth:`forward`.
+        env_params: Arguments of that environment.
+        tanh_clipping: Bound of the tanh clipping of logits (0 = none).
+        temperature: Softmax temperature.
+        train_decode_type: "sampling" or "greedy", in the training phase.
+        val_decode_type: In the validation phase.
+        test_decode_type: In the test phase. Improvement methods sample there as well: a greedy one
+            soon goes in circles.
+        check_nan: Whether log-likelihoods that are no finite numbers raise an error (one look per
+            call).
+    """
+
+    #: Settings of the method in use (`augment`, `restart_after`), see
+    #: :func:`rl4co.tasks.improve.improve`.
+    inference: ClassVar[Mapping[str, Any]] = {}
+
+    def __init__(
+        self,
+        encoder: nn.Module,
+        decoder: ImprovementDecoder,
+        critic: nn.Module | None = None,
+        env_name: str = "tsp_kopt",
+        env_params: Mapping[str, Any] | None = None,
+        tanh_clipping: float = 6.0,
+        temperature: float = 1.0,
+        train_decode_type: str = "sampling",
+        val_decode_type: str = "sampling",
+        test_decode_type: str = "sampling",
+        check_nan: bool = True,
+    ) -> None:
+        super().__init__()
+        for name, part in {"encoder": encoder, "decoder": decoder}.items():
+            if not isinstance(part, nn.Module):
+                raise ConfigError(f"expected an nn.Module as {name}, got {part!r}")
+        self.encoder, self.decoder, self.critic = encoder, decoder, critic
+        self.env_name, self.env_params = env_name, dict(env_params or {})
+        self.tanh_clipping, self.temperature = tanh_clipping, temperature
+        self.decode_types = {
+            "train": train_decode_type, "val": val_decode_type, "test": test_decode_type,
+        }  # fmt: skip
+        self.check_nan = check_nan
+        for phase in _PHASES:  # refuses bad settings now, not in the first step
+            self._rule(phase, None, {})
+
+    # ---------------------------------------------------------------- one move
+
+    def forward(
+        self,
+        td: TensorDictBase,
+        env: RL4COEnvBase | str | None = None,
+        phase: str = "train",
+        return_actions: bool = True,
+        return_entropy: bool = False,
+        return_embeds: bool = False,
+        return_value: bool = False,
+        actions: Tensor | None = None,
+        decode_type: str | None = None,
+        rng: torch.Generator | None = None,
+        **decoding: Any,
+    ) -> dict[str, Tensor]:
+        """One move of each instance.
+
+        Args:
+            td: State, batch `[B]`; not modified. Set `td["action"]` to the move and call
+                `env.step(td)["next"]` to make it.
+            env: Environment, its name, or None for the policy's own.
+            phase: "train", "val" or "test"; selects the decode type.
+            return_actions: Whether the output has `actions`.
+            return_entropy: Whether the output has `entropy`, summed over the choices of a move.
+            return_embeds: Whether the output has `embeds`.
+            return_value: Whether the output has `value`, by the policy's critic.
+            actions: Moves `[B, A]` to evaluate instead of choosing any.
+            decode_type: "sampling" or "greedy"; default: that of the phase.
+            rng: Random stream of sampling; None draws from torch's global one.
+            decoding: `temperature`, `top_k`, `top_p`, `tanh_clipping`.
+
+        Returns:
+            `log_likelihood [B]`, `cost_bsf [B]`, and what was asked for: `actions [B, A]`,
+            `entropy [B]`, `embeds [B, N, D]`, `value [B]`.
+        """
+        if td.batch_dims != 1:
+            raise ConfigError(
+                f"expected states with one batch axis, got batch size {list(td.batch_size)}"
+            )
+        if phase not in _PHASES:
+            raise UnknownNameError("phase", phase, _PHASES)
+        chosen_env = self.environment(env)
+        rule = self._rule(phase, decode_type, decoding)
+        state = dict(match_precision(td, self).items())
+        given = None if actions is None else chosen_env.read_action(state, actions)
+        uniform = None
+        if given is None and rule.decode_type == "sampling":
+            source = td.device or state["locs"].device
+            size = (td.batch_size[0], self.decoder.num_choices(chosen_env))
+            device = source if rng is None else rng.device
+            uniform = torch.rand(size, generator=rng, device=device).to(state["locs"].device)
+        wanted = {
+            "actions": return_actions,
+            "entropy": return_entropy,
+            "embeds": return_embeds,
+            "value": return_value,
+        }
+        out = self._in_chunks(state, chosen_env, rule, uniform, given, phase, wanted)
+        if self.check_nan:
+            self._check_finite(out["log_likelihood"], given is not None)
+        return {"cost_bsf": td["cost_bsf"], **out}
+
+    def evaluate(
+        self,
+        td: TensorDictBase,
+        actions: Tensor,
+        env: RL4COEnvBase | str | None = None,
+        phase: str = "train",
+        return_value: bool = False,
+    ) -> dict[str, Tensor]:
+        """Log-likelihood and entropy of given moves `[B, A]`; see :meth:`forward`."""
+        return self(td, env, phase, actions=actions, return_entropy=True, return_value=return_value)
+
+    def value(self, td: TensorDictBase) -> Tensor:
+        """Values of states `[B]`: the discounted gains to come, as the critic estimates them."""
+        state = dict(match_precision(td, self).items())
+        return self._value(self.encoder(state), state)
+
+    def environment(self, env: RL4COEnvBase | str | None) -> ImprovementEnvBase:
+        """The environment meant, if its moves are those of this policy."""
+        if env is None:
+            env = self.env_name
+        if isinstance(env, str):
+            env = ENVS[env](**(self.env_params if env == self.env_name else {}))
+        if not isinstance(env, ImprovementEnvBase) or env.moves != self.decoder.moves:
+            name, kind = getattr(env, "name", env), getattr(env, "moves", "whole solutions")
+            raise UnsupportedError(
+                f"expected an environment with moves of the kind {self.decoder.moves!r}, which "
+                f"this {type(self).__name__} makes, got {name} with {kind!r}; use "
+                f"{self.env_name} with {self.env_params or 'its defaults'}, or another policy"
+            )
+        return env
+
+    # ---------------------------------------------------------------- internals
+
+    def _in_chunks(
+        self,
+        state: State,
+        env: ImprovementEnvBase,
+        rule: ChoiceRule,
+        uniform: Tensor | None,
+        given: Tensor | None,
+        phase: str,
+        wanted: Mapping[str, bool],
+    ) -> dict[str, Tensor]:
+        """The move of :meth:`_move`, for so many instances at a time as a CPU does best."""
+        batch, size = state["visited_time"].shape
+        rows = batch
+        if state["locs"].device.type == "cpu":
+            rows = max(1, _PAIRS_AT_ONCE // size**2)
+        if rows >= batch:
+            return self._move(state, env, Choices(rule, uniform, wanted["entropy"]), given, phase,
+                              wanted)  # fmt: skip
+        parts = []
+        for start in range(0, batch, rows):
+            part = slice(start, start + rows)
+            choices = Choices(rule, None if uniform is None else uniform[part], wanted["entropy"])
+            some = {key: value[part] for key, value in state.items()}
+            move = None if given is None else given[part]
+            parts.append(self._move(some, env, choices, move, phase, wanted))
+        return {key: torch.cat([part[key] for part in parts]) for key in parts[0]}
+
+    def _move(
+        self,
+        state: State,
+        env: ImprovementEnvBase,
+        choices: Choices,
+        given: Tensor | None,
+        phase: str,
+        wanted: Mapping[str, bool],
+    ) -> dict[str, Tensor]:
+        embeddings = self.encoder(state)
+        action = self.decoder(embeddings, state, env, choices, given, phase)
+        out: dict[str, Any] = {"log_likelihood": choices.log_prob}
+        if wanted["actions"]:
+            out["actions"] = action
+        if wanted["entropy"]:
+            out["entropy"] = choices.entropy
+        if wanted["embeds"]:
+            out["embeds"] = embeddings
+        if wanted["value"]:
+            out["value"] = self._value(embeddings, state)
+        return out
+
+    def _value(self, embeddings: Tensor, state: State) -> Tensor:
+        if self.critic is None:
+            raise UnsupportedError(
+                f"expected a critic for values, got a {type(self).__name__} without one; build it "
+                "with critic=True or a critic of your own"
+            )
+        return self.critic(embeddings, state["cost_bsf"])
+
+    def _rule(self, phase: str, decode_type: str | None, decoding: Mapping[str, Any]) -> ChoiceRule:
+        known = ("temperature", "top_k", "top_p", "tanh_clipping")
+        for name in decoding:
+            if name not in known:
+                raise UnknownNameError("argument of decoding", name, known)
+        settings = {"temperature": self.temperature, "tanh_clipping": self.tanh_clipping}
+        return ChoiceRule(decode_type or self.decode_types[phase], **{**settings, **decoding})
+
+    def _check_finite(self, log_likelihood: Tensor, given: bool) -> None:
+        if bool(log_likelihood.isfinite().all()):
+            return
+        if given and not bool(log_likelihood.isnan().any()):
+            raise InvalidActionError(
+                "expected moves that the environment allows, got some of probability zero; "
+                "evaluate moves in the states in which they were made"
+            )
+        raise NotFiniteError(
+            f"expected finite log-likelihoods of {type(self).__name__}, got NaN; the training may "
+            "have diverged, or an instance has coordinates that are not finite"
+        )

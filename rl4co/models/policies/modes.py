@@ -1,0 +1,21 @@
+"""Training and evaluation mode, for a while."""
+
+from __future__ import annotations
+
+import contextlib
+
+from collections.abc import Iterator
+
+from torch import nn
+
+
+@contextlib.contextmanager
+def evaluating(policy: nn.Module) -> Iterator[None]:
+    """Evaluation mode for the duration of a block; afterwards every part is as it was."""
+    modes = [(module, module.training) for module in policy.modules()]
+    policy.eval()
+    try:
+        yield
+    finally:
+        for module, training in modes:
+            module.training = training

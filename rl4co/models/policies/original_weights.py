@@ -1,0 +1,187 @@
+"""Weights of the original code of improvement methods: reading files and renaming keys."""
+
+from __future__ import annotations
+
+import zipfile
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+import torch
+
+from torch import Tensor
+
+from rl4co.core.errors import FileFormatError
+from rl4co.models.policies.improvement import ImprovementPolicy
+
+P = TypeVar("P", bound=ImprovementPolicy)
+Weights = dict[str, Tensor]
+#: Our key → original key and what to do with the value.
+Renaming = Mapping[str, tuple[str, Callable[[Tensor], Tensor]]]
+
+_ACTOR, _CRITIC = "actor.", "critic."
+
+
+def read_original(
+    source: str | Path | Mapping[str, Any], method: str
+) -> tuple[Weights, Weights | None]:
+    """Weights of the actor, and of the critic if there are any, by their original keys.
+
+    Args:
+        source: An `.npz` file or a state dict with keys `actor....` and, perhaps, `critic....`.
+        method: Name of the method, for messages.
+    """
+    content = source if isinstance(source, Mapping) else _read_npz(Path(source), method)
+    weights = {key: torch.as_tensor(value) for key, value in content.items()}
+    actor = _strip(weights, _ACTOR)
+    if not actor:
+        raise FileFormatError(
+            f"expected original weights of {method} with keys 'actor....', got "
+            f"{sorted(weights)[:3]}; prefix the actor's state dict with 'actor.'"
+        )
+    return actor, _strip(weights, _CRITIC) or None
+
+
+def fill_policy(policy: P, method: str, parts: Mapping[str, tuple[Weights, Renaming]]) -> P:
+    """Puts original weights into a policy, all of them, and returns it in evaluation mode.
+
+    Args:
+        policy: Built with the sizes of the weights.
+        method: Name of the method, for messages.
+        parts: Name of a part of the policy (empty: all of it) → original weights and their names.
+    """
+    converted: Weights = {}
+    for part, (weights, renaming) in parts.items():
+        missing = sorted({theirs for theirs, _ in renaming.values()} - set(weights))
+        unknown = sorted(set(weights) - {theirs for theirs, _ in renaming.values()})
+        if missing or unknown:
+            raise FileFormatError(
+                f"expected original weights of {method}, got others (missing: "
+                f"{missing[:3] or 'none'}, unknown: {unknown[:3] or 'none'}); is this a file of "
+                "another method?"
+            )
+        joined: dict[str, list[Tensor]] = {}
+        for ours, (theirs, change) in renaming.items():
+            # Keys with a `#` are pieces of one weight, in their order.
+            joined.setdefault(part + ours.partition("#")[0], []).append(change(weights[theirs]))
+        converted |= {key: torch.cat(pieces) for key, pieces in joined.items()}
+    try:
+        policy.load_state_dict(converted)
+    except RuntimeError as error:
+        raise FileFormatError(
+            f"expected original weights of {method} of matching sizes, got others: {error}"
+        ) from error
+    return policy.eval()
+
+
+def require(weights: Weights, key: str, method: str) -> Tensor:
+    """A weight whose shape tells the size of a network."""
+    if key not in weights:
+        raise FileFormatError(
+            f"expected original weights of {method} with the key {key!r}, got "
+            f"{sorted(weights)[:3]}; is this a file of another method?"
+        )
+    return weights[key]
+
+
+def count_layers(weights: Weights) -> int:
+    """Encoder layers of an actor."""
+    return len({key.split(".")[1] for key in weights if key.startswith("encoder.")})
+
+
+def heads_in(value: Tensor) -> Tensor:
+    """`[H, D, d]` (input on the left) → `[H * d, D]` (torch's convention)."""
+    return value.transpose(1, 2).flatten(0, 1)
+
+
+def heads_out(value: Tensor) -> Tensor:
+    """`[H, d, D]` → `[D, H * d]`."""
+    return value.flatten(0, 1).t()
+
+
+def same(value: Tensor) -> Tensor:
+    """As it is."""
+    return value
+
+
+def linear(ours: str, theirs: str, bias: bool = True) -> Renaming:
+    """A linear layer."""
+    return {
+        f"{ours}.{name}": (f"{theirs}.{name}", same)
+        for name in (("weight", "bias") if bias else ("weight",))
+    }
+
+
+def three_layers(ours: str, theirs: str, dropout: bool) -> Renaming:
+    """An MLP of three layers, whose dropout counts as a layer of ours."""
+    places = (0, 3, 5) if dropout else (0, 2, 4)
+    renaming: dict[str, Any] = {}
+    for place, name in zip(places, ("fc1", "fc2", "fc3"), strict=True):
+        renaming |= linear(f"{ours}.{place}", f"{theirs}.{name}")
+    return renaming
+
+
+def synthesis_layers(count: int) -> Renaming:
+    """The encoder layers of N2S and NeuOpt, and the scores of positions."""
+    renaming: dict[str, Any] = {}
+    for index in range(count):
+        ours, theirs = f"encoder.layers.{index}", f"encoder.{index}"
+        attention = f"{theirs}.MHA_sublayer.MHA"
+        for name, key in (("query", "W_query"), ("key", "W_key"), ("value", "W_val")):
+            renaming[f"{ours}.attention.{name}.weight"] = (f"{attention}.{key}", heads_in)
+        renaming[f"{ours}.attention.out.weight"] = (f"{attention}.W_out", heads_out)
+        renaming |= linear(f"{ours}.attention.mix_in", f"{attention}.score_aggr.0")
+        renaming |= linear(f"{ours}.attention.mix_out", f"{attention}.score_aggr.2")
+        for layer in (0, 2):
+            renaming |= linear(
+                f"{ours}.feedforward.{layer}", f"{theirs}.FFandNorm_sublayer.FF.{layer}", bias=False
+            )
+    for name, key in (("query", "W_query"), ("key", "W_key")):
+        renaming[f"encoder.position_scores.{name}.weight"] = (f"pos_encoder.{key}", heads_in)
+    return renaming
+
+
+def critic_layers(encoder: str, head: str, bias: bool, dropout: bool) -> Renaming:
+    """The critic: its encoder layer and its head.
+
+    Args:
+        encoder: Original prefix of the encoder layer.
+        head: Original name of the head's MLP.
+        bias: Whether the head's projections have biases.
+        dropout: Whether our MLP has dropout.
+    """
+    renaming: dict[str, Any] = {
+        f"{name}.weight": (f"{encoder}.0.module.{key}", change)
+        for name, key, change in (
+            ("query", "W_query", heads_in),
+            ("key", "W_key", heads_in),
+            ("value", "W_val", heads_in),
+            ("out", "W_out", heads_out),
+        )
+    }
+    for layer in (0, 2):
+        renaming |= linear(f"feedforward.{layer}", f"{encoder}.2.module.{layer}")
+    renaming |= linear("project_node", "value_head.project_node", bias)
+    renaming |= linear("project_graph", "value_head.project_graph", bias)
+    return renaming | dict(three_layers("network", f"value_head.{head}", dropout))
+
+
+def _read_npz(path: Path, method: str) -> dict[str, Any]:
+    if not path.is_file():
+        raise FileNotFoundError(f"expected original {method} weights at {path}, got no file")
+    try:
+        with np.load(path, allow_pickle=False) as arrays:
+            return {key: arrays[key] for key in arrays.files}
+    except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
+        raise FileFormatError(
+            f"expected an .npz file of arrays, got {path}, which is truncated, foreign or holds "
+            f"Python objects ({error})"
+        ) from error
+
+
+def _strip(weights: Weights, prefix: str) -> Weights:
+    return {
+        key.removeprefix(prefix): value for key, value in weights.items() if key.startswith(prefix)
+    }

@@ -1,0 +1,292 @@
+"""Improves solutions with a trained policy, for a number of steps or seconds, in one call.
+
+    result = improve(policy, env, instances, steps=1000, initial="greedy")
+    result.costs, result.actions, result.incumbents, result.times
+
+First solutions are random, greedy, given, or those of a constructive policy. The best solution of
+every instance is kept all along, so that there is an answer whenever one stops.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import time
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Literal, get_args
+
+import torch
+
+from tensordict import TensorDict, TensorDictBase
+from torch import Tensor
+
+from rl4co.core.errors import ConfigError, UnknownNameError
+from rl4co.core.ops import batchify
+from rl4co.core.rng import derive_generator
+from rl4co.data.augment import dihedral_8_augmentation
+from rl4co.envs.base import RL4COEnvBase
+from rl4co.envs.hooks import State
+from rl4co.envs.improvement import ImprovementEnvBase, Initial
+from rl4co.envs.successors import order_from_successors, tour_from_order
+from rl4co.models.policies.improvement import ImprovementPolicy
+from rl4co.models.policies.modes import evaluating
+from rl4co.tasks.evaluate import DatasetLike, as_instances
+
+Augmentation = Literal["dihedral8", "random", "dynamic"]
+#: Steps without gain after which dynamic augmentation turns a copy.
+PATIENCE = 10
+_NUM_SYMMETRIES = 8
+
+
+@dataclasses.dataclass(frozen=True)
+class ImprovementResult:
+    """The best solutions, and how they were come by; all on the CPU.
+
+    Attributes:
+        solutions: Successors in the best solutions `[B, N]`.
+        actions: The same as actions of the constructive environment `[B, T]`: node 0 first where it
+            is a node like others, without it where it is a depot.
+        costs: Their costs `[B]`.
+        incumbents: Best costs after 0, 1, 2, ... steps `[T + 1, B]`.
+        times: Seconds from the start to each of these `[T + 1]`.
+        stopped: Why it ended: "steps", "seconds" or "interrupted".
+    """
+
+    solutions: Tensor
+    actions: Tensor
+    costs: Tensor
+    incumbents: Tensor
+    times: Tensor
+    stopped: str
+
+    @property
+    def steps(self) -> int:
+        """Steps that were made."""
+        return len(self.times) - 1
+
+
+def improve(
+    policy: ImprovementPolicy,
+    env: RL4COEnvBase,
+    instances: DatasetLike,
+    steps: int | None = None,
+    *,
+    seconds: float | None = None,
+    initial: Initial | None = None,
+    num_augment: int = 1,
+    augment: Augmentation | None = None,
+    restart_after: int | None = None,
+    seed: int = 1234,
+    progress: bool = False,
+    stop: Callable[[], bool] | None = None,
+    **decoding: Any,
+) -> ImprovementResult:
+    """Improves solutions of all instances at the same time.
+
+    Ctrl-C ends it early and gives the best solutions so far.
+
+    Args:
+        policy: Improvement policy; not changed, used in evaluation mode on its device.
+        env: Improvement environment.
+        instances: Instances, a data set, an `.npz` file, or a number of test instances to generate.
+        steps: Most steps.
+        seconds: Most seconds; at least one of both limits is needed.
+        initial: First solutions: "random", "greedy", successors `[B, N]`, or a constructive policy
+            (see :meth:`ImprovementEnvBase.reset`); default: as the environment has it.
+        num_augment: Copies of an instance, each with its own moves (and random first solution); the
+            best of them counts.
+        augment: How copies are turned and mirrored for the policy, costs staying the same:
+            "dihedral8": by the eight symmetries of the square in turn (DACT);
+            "random": by one of them drawn for each copy (N2S-A);
+            "dynamic": anew whenever a copy has gained nothing for ten steps (NeuOpt's D2A).
+            Default: that of the method, see `policy.inference`.
+        restart_after: Steps without gain after which an instance goes on from its best solution; 0:
+            never. Default: that of the method.
+        seed: Seed of all randomness.
+        progress: Whether to show a progress bar with the mean of the best costs.
+        stop: Asked before every step whether to end.
+        decoding: Further arguments of the policy (`temperature`, `decode_type`, ...).
+    """
+    _check_limits(steps, seconds, num_augment, restart_after)
+    chosen = policy.environment(env)
+    augment = augment or policy.inference.get("augment", "dihedral8")
+    if augment not in get_args(Augmentation):
+        raise UnknownNameError("augmentation", augment, get_args(Augmentation))
+    if restart_after is None:
+        restart_after = int(policy.inference.get("restart_after", 0))
+    device = next(policy.parameters()).device
+    given = as_instances(chosen, instances).to(device)
+    rng = derive_generator(seed, "improve")
+    copies = batchify(given, num_augment) if num_augment > 1 else given
+    if isinstance(initial, Tensor) and num_augment > 1:
+        initial = batchify(initial, num_augment)
+    with torch.no_grad(), evaluating(policy):
+        search = _Search(policy, chosen, copies, initial, augment, num_augment, restart_after, rng)
+        record = _Record(len(given), num_augment)
+        record.add(search.state)
+        stopped = _run(search, record, steps, seconds, progress, stop, decoding)
+    return _result(search.state, chosen, record, stopped, num_augment)
+
+
+class _Search:
+    """Solutions on their way, and the views of them that the policy is shown."""
+
+    def __init__(
+        self,
+        policy: ImprovementPolicy,
+        env: ImprovementEnvBase,
+        instances: TensorDictBase,
+        initial: Initial | None,
+        augment: str,
+        num_augment: int,
+        restart_after: int,
+        rng: torch.Generator,
+    ) -> None:
+        self.policy, self.env, self.rng = policy, env, rng
+        self.augment, self.restart_after = augment, restart_after
+        self.state: State = dict(env.reset(instances, initial=initial, rng=rng).items())
+        locs = self.state["locs"]
+        self.idle = torch.zeros(len(locs), dtype=torch.int64, device=locs.device)
+        # All views of an instance [8, B, N, 2], and which one each row is shown [B].
+        self.views = dihedral_8_augmentation(locs).unflatten(0, (_NUM_SYMMETRIES, -1))
+        copy = torch.arange(num_augment, device=locs.device)
+        if augment != "dihedral8":
+            drawn = torch.randint(_NUM_SYMMETRIES, (num_augment,), generator=rng).to(locs.device)
+            copy = torch.where(copy == 0, copy, drawn)  # one copy is the instance itself
+        self.view = (copy % _NUM_SYMMETRIES).repeat_interleave(len(locs) // num_augment)
+
+    def step(self, decoding: Mapping[str, Any]) -> None:
+        """One move of every row."""
+        rows = torch.arange(len(self.view), device=self.view.device)
+        seen = {**self.state, "locs": self.views[self.view, rows]}
+        td = TensorDict(seen, batch_size=[len(rows)])
+        out = self.policy(td, self.env, phase="test", rng=self.rng, **decoding)
+        self.state = self.env.advance(self.state, out["actions"])
+        gained = self.state["reward"].squeeze(-1) > 0
+        self.idle = torch.where(gained, 0, self.idle + 1)
+        if self.augment == "dynamic":
+            drawn = torch.randint(_NUM_SYMMETRIES, self.view.shape, generator=self.rng)
+            turn = (self.idle > 0) & (self.idle % PATIENCE == 0)
+            self.view = torch.where(turn, drawn.to(self.view.device), self.view)
+        if self.restart_after:
+            back = (self.idle > 0) & (self.idle % self.restart_after == 0)
+            self.state = self.env.restart_from_best(self.state, back)
+
+
+class _Record:
+    """Best costs and seconds, step by step."""
+
+    def __init__(self, num_instances: int, num_augment: int) -> None:
+        self.shape = (num_augment, num_instances)
+        self.started = time.perf_counter()
+        self.costs: list[Tensor] = []
+        self.times: list[float] = []
+        self.state: State = {}
+
+    def add(self, state: State) -> None:
+        self.state = state
+        self.costs.append(state["cost_bsf"].view(self.shape).amin(0).cpu())
+        self.times.append(time.perf_counter() - self.started)
+
+
+def _run(
+    search: _Search,
+    record: _Record,
+    steps: int | None,
+    seconds: float | None,
+    progress: bool,
+    stop: Callable[[], bool] | None,
+    decoding: Mapping[str, Any],
+) -> str:
+    """Steps until a limit is met; says which."""
+    with _bar(steps, seconds, progress) as report:
+        try:
+            while True:
+                done = len(record.times) - 1
+                if steps is not None and done >= steps:
+                    return "steps"
+                # A step that would take as long as the last one must still fit in.
+                last = record.times[-1] - record.times[-2] if done else 0.0
+                if seconds is not None and record.times[-1] + last > seconds:
+                    return "seconds"
+                if stop is not None and stop():
+                    return "interrupted"
+                search.step(decoding)
+                record.add(search.state)
+                report(record)
+        except KeyboardInterrupt:
+            if search.state is not record.state:  # a step that was made, but not recorded yet
+                record.add(search.state)
+            return "interrupted"
+
+
+def _result(
+    state: State, env: ImprovementEnvBase, record: _Record, stopped: str, num_augment: int
+) -> ImprovementResult:
+    costs, best = state["cost_bsf"].view(record.shape).min(0)  # [B]
+    successors = state["rec_best"].unflatten(0, record.shape)  # [A, B, N]
+    index = best[None, :, None].expand(1, -1, successors.shape[-1])
+    solutions = successors.gather(0, index).squeeze(0)  # [B, N]
+    env.check_solution_validity({**_rows(state, len(costs)), "rec_best": solutions})
+    tour = tour_from_order(order_from_successors(solutions)[0])
+    has_depot = "depot" in env.instance_shapes
+    return ImprovementResult(
+        solutions.cpu(),
+        (tour[:, 1:] if has_depot else tour).cpu(),
+        costs.cpu(),
+        torch.stack(record.costs),
+        torch.tensor(record.times, dtype=torch.float64),
+        stopped,
+    )
+
+
+def _rows(state: State, count: int) -> State:
+    return {key: value[:count] for key, value in state.items()}
+
+
+def _check_limits(
+    steps: int | None, seconds: float | None, num_augment: int, restart_after: int | None
+) -> None:
+    if steps is None and seconds is None:
+        raise ConfigError("expected a limit, got neither steps nor seconds; give one of them")
+    if steps is not None and (isinstance(steps, bool) or not isinstance(steps, int) or steps < 1):
+        raise ConfigError(f"expected steps to be an integer of at least 1, got {steps!r}")
+    if seconds is not None and not seconds > 0:
+        raise ConfigError(f"expected a positive number of seconds, got {seconds:g}")
+    if num_augment < 1:
+        raise ConfigError(f"expected num_augment of at least 1, got {num_augment}")
+    if restart_after is not None and restart_after < 0:
+        raise ConfigError(f"expected restart_after of at least 0, got {restart_after}")
+
+
+@contextlib.contextmanager
+def _bar(
+    steps: int | None, seconds: float | None, shown: bool
+) -> Iterator[Callable[[_Record], None]]:
+    """A progress bar over steps, or over seconds if only these are limited."""
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
+    columns = (
+        TextColumn("Improving"), BarColumn(), TimeElapsedColumn(), TimeRemainingColumn(),
+        TextColumn("{task.fields[best]}"),
+    )  # fmt: skip
+    with Progress(*columns, console=Console(stderr=True), disable=not shown) as bar:
+        task = bar.add_task("", total=float(steps if steps is not None else seconds or 0), best="")
+
+        def report(record: _Record) -> None:
+            if not shown:
+                return
+            made = len(record.times) - 1
+            best = f"step {made}, mean best cost {float(record.costs[-1].mean()):.4f}"
+            done = made if steps is not None else record.times[-1]
+            bar.update(task, completed=done, best=best)
+
+        yield report

@@ -1,0 +1,226 @@
+"""Parts of improvement policies: encodings, norms, scores, choices; each exchangeable."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from torch import nn
+
+from rl4co.core.errors import ConfigError, UnknownNameError, UnsupportedError
+from rl4co.core.rng import derive_generator
+from rl4co.envs import PDPRuinRepairEnv, TSPkoptEnv
+from rl4co.models import DACTPolicy, ImprovementEncoder, N2SPolicy, NeuOptPolicy
+from rl4co.models.nn.heads import HeadMerge, HeadProjection, WholeNorm
+from rl4co.models.nn.pair_moves import NodePairReinsertion, NodePairRemoval
+from rl4co.models.nn.positional import CyclicPositionalEncoding, cyclic_encoding
+from rl4co.models.nn.scores import cauchy_score, dot_score
+from rl4co.models.nn.synthesis import SynthesisAttention
+from rl4co.models.policies.choices import ChoiceRule, Choices
+
+TINY = {"embed_dim": 16, "num_heads": 2, "num_encoder_layers": 1}
+
+
+def test_cyclic_encoding():
+    """Neighbours on the circle are close, also across its end; columns are centred."""
+    table = cyclic_encoding(20, 64)
+    assert table.shape == (20, 64)
+    assert np.abs(table.mean(0)).max() < 1e-6
+    distance = np.linalg.norm(table[0] - table, axis=1)
+    assert distance[1] < distance[5] < distance[10]
+    assert distance[19] < distance[15]
+    encoding = CyclicPositionalEncoding(64)
+    order = torch.tensor([[3, 0, 2, 1]])
+    out = encoding(order, torch.zeros(1, dtype=torch.float64))
+    assert out.dtype == torch.float64
+    torch.testing.assert_close(out[0].float(), torch.from_numpy(cyclic_encoding(4, 64))[order[0]])
+    with pytest.raises(ConfigError, match="embed_dim >= 2"):
+        cyclic_encoding(4, 1)
+
+
+def test_whole_norm_by_hand():
+    """Values 1, 2, 3, 6: mean 3, unbiased variance (4 + 1 + 0 + 9) / 3."""
+    x = torch.tensor([[[1.0, 2.0], [3.0, 6.0]]])
+    expected = (x - 3) / math.sqrt(14 / 3 + 1e-5)
+    torch.testing.assert_close(WholeNorm()(x), expected)
+
+
+def test_heads_are_split_and_merged():
+    """Head h of a projection is the input times block h of the weights."""
+    x = torch.randn(2, 5, 6)
+    project, merge = HeadProjection(6, 3, 4), HeadMerge(3, 4, 6)
+    heads = project(x)
+    assert heads.shape == (2, 3, 5, 4)
+    torch.testing.assert_close(heads[:, 1], x @ project.weight[4:8].t())
+    torch.testing.assert_close(merge(heads), heads.transpose(1, 2).flatten(2) @ merge.weight.t())
+
+
+def test_scores():
+    query, key = torch.randn(2, 3, 4), torch.randn(2, 5, 4)
+    torch.testing.assert_close(dot_score(query, key), torch.einsum("bnd,bmd->bnm", query, key))
+    expected = 1 / (1 + (query[:, :, None] - key[:, None]).square().sum(-1))
+    torch.testing.assert_close(cauchy_score(query, key), expected)
+
+
+def test_synthesis_attention_mixes_both_scores():
+    """Against the plain formula, score by score."""
+    attention, x, auxiliary = SynthesisAttention(8, 2), torch.randn(3, 5, 8), torch.randn(2, 5, 5)
+    own = attention.query(x) @ attention.key(x).transpose(-2, -1)
+    both = torch.cat([own, auxiliary.expand(3, -1, -1, -1)], 1).permute(0, 2, 3, 1)  # [B, N, N, 2H]
+    mixed = attention.mix_out(attention.mix_in(both).relu()).permute(0, 3, 1, 2)
+    expected = attention.out(mixed.softmax(-1) @ attention.value(x))
+    torch.testing.assert_close(attention(x, auxiliary), expected)
+    torch.testing.assert_close(attention(x, auxiliary.expand(3, -1, -1, -1)), expected)
+
+
+def test_removal_looks_at_neighbours():
+    """λ_i = q_p k_i + q_i k_s - q_p k_s, node by node."""
+    removal, h = NodePairRemoval(8, 2), torch.randn(1, 5, 8)
+    before, behind = torch.tensor([[4, 0, 1, 2, 3]]), torch.tensor([[2, 3, 4, 0, 1]])
+    recent, frequency = torch.rand(1, 2, 3), torch.rand(1, 2)
+    query, key = removal.query(h)[0], removal.key(h)[0]  # [H, N, D]
+    fit = torch.zeros(5, 2)
+    for i in range(5):
+        p, s = int(before[0, i]), int(behind[0, i])
+        fit[i] = (
+            (query[:, p] * key[:, i]).sum(-1)
+            + (query[:, i] * key[:, s]).sum(-1)
+            - (query[:, p] * key[:, s]).sum(-1)
+        )
+    for pair in range(2):
+        features = torch.cat(
+            [fit[pair + 1], fit[pair + 3], recent[0, pair], frequency[0, pair : pair + 1]]
+        )
+        logits = removal(h, before, behind, recent, frequency)
+        torch.testing.assert_close(logits[0, pair], removal.network(features)[0])
+
+
+def test_reinsertion_scores_every_pair_of_places():
+    """The split first layer gives what the whole network gives."""
+    module, h = NodePairReinsertion(8, 2), torch.randn(1, 5, 8)
+    pair, successors = torch.tensor([[1, 3]]), torch.tensor([[2, 0, 4, 1, 3]])
+    logits = module(h, pair, successors)
+    front = module.in_front(h[:, [1, 3]], h)[0]  # [H, 2, N]
+    back = module.behind(h[:, [1, 3]], h)[0]
+    for j, k in ((0, 0), (0, 2), (4, 2)):
+        sj, sk = int(successors[0, j]), int(successors[0, k])
+        features = torch.cat([front[:, 0, j], back[:, 0, sj], front[:, 1, k], back[:, 1, sk]])
+        torch.testing.assert_close(logits[0, j, k], module.network(features)[0])
+
+
+# ---------------------------------------------------------------- choices
+
+
+def test_choices_by_hand():
+    """Probabilities 1/4 and 3/4; the forbidden third counts for nothing, however likely."""
+    logits = torch.tensor([[0.0, math.log(3.0), 50.0]]).expand(4, -1)
+    mask = torch.tensor([[True, True, False]]).expand(4, -1)
+    uniform = torch.tensor([[0.0], [0.24], [0.26], [1.0 - 2**-24]])
+    choices = Choices(ChoiceRule(), uniform, with_entropy=True)
+    assert choices.pick(logits, mask).tolist() == [0, 0, 1, 1]
+    expected = torch.tensor([0.25, 0.25, 0.75, 0.75])
+    torch.testing.assert_close(choices.log_prob.exp(), expected)
+    entropy = -(0.25 * math.log(0.25) + 0.75 * math.log(0.75))
+    torch.testing.assert_close(choices.entropy, torch.full((4,), entropy))
+    active = torch.tensor([True, False, True, False])
+    choices.uniform = uniform.expand(-1, 2)
+    choices.pick(logits, mask, active=active)
+    torch.testing.assert_close(choices.log_prob.exp(), torch.tensor([1 / 16, 1 / 4, 9 / 16, 3 / 4]))
+    greedy = Choices(ChoiceRule("greedy", tanh_clipping=6.0), None, False)
+    assert greedy.pick(logits, mask).tolist() == [1] * 4
+    with pytest.raises(ConfigError, match="temperature"):
+        ChoiceRule(temperature=0.0)
+    with pytest.raises(UnknownNameError, match="greedy"):
+        ChoiceRule("gready")
+
+
+def test_temperature_flattens():
+    env = TSPkoptEnv(generator_params={"num_loc": 8})
+    policy, td = DACTPolicy(**TINY).eval(), env.reset(batch_size=4)
+    entropies = [
+        policy(td, env, return_entropy=True, temperature=t)["entropy"].mean()
+        for t in (0.1, 1.0, 10.0)
+    ]
+    assert entropies[0] < entropies[1] < entropies[2] <= math.log(8 * 7) + 1e-4
+
+
+# ---------------------------------------------------------------- exchangeable parts
+
+
+class Plain(ImprovementEncoder):
+    """Coordinates and positions, and nothing else."""
+
+    def __init__(self, dim: int) -> None:
+        super().__init__()
+        self.linear = nn.Linear(3, dim)
+
+    def forward(self, state):
+        position = state["visited_time"].unsqueeze(-1) / state["visited_time"].shape[-1]
+        return self.linear(torch.cat([state["locs"], position], -1))
+
+
+@pytest.mark.parametrize(
+    ("policy_cls", "env", "dim"),
+    [
+        (DACTPolicy, TSPkoptEnv(generator_params={"num_loc": 8}), 32),
+        (NeuOptPolicy, TSPkoptEnv(generator_params={"num_loc": 8}, k_max=5), 16),
+        (N2SPolicy, PDPRuinRepairEnv(generator_params={"num_loc": 8}), 16),
+    ],
+)
+def test_parts_can_be_exchanged(policy_cls, env, dim):
+    """An encoder of one's own, an embedding, and no critic."""
+    policy = policy_cls(encoder=Plain(dim), critic=False, **TINY).eval()
+    td = env.reset(batch_size=3)
+    out = policy(td, env, return_entropy=True)
+    env.check_solution_validity(env.step(td.set("action", out["actions"]))["next"])
+    with pytest.raises(UnsupportedError, match="without one"):
+        policy(td, env, return_value=True)
+
+    class Doubled(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear = nn.Linear(2, TINY["embed_dim"])
+            self.calls = 0
+
+        def forward(self, state):
+            self.calls += 1
+            return self.linear(2 * state["locs"])
+
+    embedding = Doubled()
+    policy_cls(init_embedding=embedding, **TINY).eval()(env.reset(batch_size=3), env)
+    assert embedding.calls == 1
+
+
+def test_cauchy_scores_change_the_policy():
+    """In the node aspect of the encoder and in both of the decoder; unknown ones are refused."""
+    env = TSPkoptEnv(generator_params={"num_loc": 8})
+    td = env.reset(batch_size=3, rng=derive_generator(0))
+    plain, cauchy = DACTPolicy(**TINY).eval(), DACTPolicy(score="cauchy", **TINY).eval()
+    cauchy.load_state_dict(plain.state_dict())
+    layer = cauchy.encoder.layers[0].attention
+    assert layer.score is cauchy_score
+    assert cauchy.decoder.node_scores.score is cauchy.decoder.position_scores.score is cauchy_score
+    actions = env.random_action(dict(td.items()), derive_generator(1))
+    ours = cauchy(td, env, actions=actions)["log_likelihood"]
+    assert not torch.allclose(ours, plain(td, env, actions=actions)["log_likelihood"])
+    same = DACTPolicy(score=cauchy_score, **TINY).eval()
+    same.load_state_dict(plain.state_dict())
+    torch.testing.assert_close(same(td, env, actions=actions)["log_likelihood"], ours)
+    with pytest.raises(UnknownNameError, match="no score 'couchy'; did you mean 'cauchy'"):
+        DACTPolicy(score="couchy", **TINY)
+
+
+def test_weights_begin_in_their_ranges():
+    """±1/sqrt(last axis) of the original layout: heads, or outputs."""
+    torch.manual_seed(0)
+    encoder = N2SPolicy().encoder
+    attention = encoder.layers[0].attention
+    for weight, size in (
+        (attention.query.weight, 32),
+        (attention.out.weight, 128),
+        (encoder.init_embedding.linear.weight, 2),
+    ):
+        assert 0.95 * size**-0.5 < float(weight.detach().abs().max()) <= size**-0.5
