@@ -14,6 +14,7 @@ from tensordict import TensorDictBase
 from torch import Tensor
 
 from rl4co.core.errors import RL4COError, UnsupportedError, format_indices
+from rl4co.core.neighbors import MAX_DENSE_NODES
 from rl4co.envs.base import RL4COEnvBase
 from rl4co.solvers._formulations import formulation_of, instances_of, pad_actions
 from rl4co.solvers._parallel import map_instances
@@ -56,6 +57,7 @@ def solve_routing(
         Actions `[B, T]`.
     """
     formulation = formulation_of(env)
+    refuse_dense(env, td, label)
     problems = [formulation.formulate(env, instance) for instance in instances_of(td)]
     for problem in problems:
         reason = obstacle(problem)
@@ -89,6 +91,17 @@ def solve_routing(
     actions = pad_actions(solutions).to(td.device)
     _compare_costs(env, td, actions, problems, [cost for _, cost in results], label)
     return actions
+
+
+def refuse_dense(env: RL4COEnvBase, td: TensorDictBase, label: str) -> None:
+    """Raises for instances whose matrix of all distances would be too large."""
+    nodes = td["action_mask"].shape[-1]
+    if nodes > MAX_DENSE_NODES:
+        raise UnsupportedError(
+            f"expected at most {MAX_DENSE_NODES:,} nodes for {label}, which needs the distances of "
+            f"all pairs, got {nodes:,}; the solvers ils, sweep, random_insertion and (for the TSP "
+            "and the CVRP) insertion do without"
+        )
 
 
 def _refuse_start(problem: RoutingProblem, start: Sequence[Route], label: str) -> None:

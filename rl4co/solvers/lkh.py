@@ -22,6 +22,7 @@ from rl4co.core.ops import get_distance_matrix
 from rl4co.envs.base import RL4COEnvBase
 from rl4co.solvers._base import EXACT, register_solver
 from rl4co.solvers._parallel import map_instances
+from rl4co.solvers._routing import refuse_dense
 
 #: Largest integer distance. LKH multiplies by its precision (100) and adds node penalties in 32-bit
 #: integers; beyond about 10 million that overflows and aborts the process.
@@ -61,6 +62,7 @@ def lkh(
         raise MissingDependencyError("elkai", "solvers")
     if runs < 1:
         raise ConfigError(f"expected at least 1 run, got {runs}")
+    refuse_dense(env, td, "LKH")
     # Paths between given ends have a last node in their state.
     is_open = "last_node" in td.keys()
     matrices = path_distances(td) if is_open else integer_distances(td)

@@ -28,6 +28,7 @@ from rl4co.solvers.lkh import RESOLUTION, integer_distances
 QUICK: dict[str, dict[str, int]] = {
     "pyvrp": {"max_iterations": 50},
     "ortools": {"max_solutions": 20},
+    "ils": {"max_iterations": 50},
 }
 #: Package that a solver needs.
 PACKAGES = {"lkh": "elkai", "pyvrp": "pyvrp", "ortools": "ortools"}
