@@ -18,6 +18,7 @@ from rl4co.models.embeddings._base import (
     LinearInitEmbedding,
     coordinates,
 )
+from rl4co.models.embeddings._edges import EdgeEmbedding, EmbeddedGraph
 from rl4co.models.nn.factors import Kind
 
 __all__ = [
@@ -25,6 +26,8 @@ __all__ = [
     "ContextEmbedding",
     "DepotInitEmbedding",
     "DynamicEmbedding",
+    "EdgeEmbedding",
+    "EmbeddedGraph",
     "EmbeddingConfig",
     "EnvEmbeddings",
     "Kind",

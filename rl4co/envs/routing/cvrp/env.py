@@ -9,9 +9,11 @@ import torch
 from torch import Tensor
 
 from rl4co.core.errors import ConfigError
+from rl4co.core.graphs import CandidateGraph
 from rl4co.core.ops import all_true, any_true
 from rl4co.core.registry import ENVS
 from rl4co.envs.base import RL4COEnvBase, State
+from rl4co.envs.hooks import keeps_rules
 from rl4co.envs.routing._parts import (
     count_visits,
     depot_tour_length,
@@ -178,7 +180,32 @@ class CVRPEnv(RL4COEnvBase):
         )
         return torch.from_numpy(improved).view(*actions.shape[:-1], -1).to(actions.device)
 
+    def _sample_by_edges(
+        self, state: State, graph: CandidateGraph, weights: Tensor, draws: Tensor, rule: str
+    ) -> Tensor | None:
+        from rl4co.envs.routing.cvrp.ants import draw_routes
+
+        if not graph.has_hub or not keeps_rules(self, CVRP_RULES):
+            return None
+        limit = state["vehicle_capacity"] * (1.0 + self.capacity_tolerance)
+        routes = draw_routes(
+            state["demand"].numpy(),
+            limit.squeeze(-1).numpy(),
+            graph.targets.numpy(),
+            graph.regular(weights).double().numpy(),
+            graph.hub(weights).double().numpy(),
+            draws.double().numpy(),
+        )
+        return torch.from_numpy(routes)
+
     def _render(self, state: State, actions: Tensor | None, **options: Any) -> Any:
         from rl4co.envs.routing.cvrp.render import render
 
         return render(state, actions, **options)
+
+
+#: What compiled loops repeat, as defined above.
+CVRP_RULES = {
+    name: getattr(CVRPEnv, name)
+    for name in ("_transition", "_action_mask", "_forbidden", "_may_return")
+}
