@@ -229,7 +229,9 @@ def _hub_terms(
 ) -> Tensor:
     """Log-probabilities `[B, A, T]` of the actions if they were taken at the hub."""
     hub = graph.hub(weights)  # [B, N - 1]
-    total = (mask[..., 1:].flatten(1, 2).to(hub.dtype) @ hub.unsqueeze(-1)).view_as(count)
+    # One instance at a time: masks as numbers take four times their memory.
+    totals = [rows[..., 1:].to(hub.dtype) @ row for rows, row in zip(mask, hub, strict=True)]
+    total = torch.stack(totals)  # [B, A, T]
     index = (actions - 1).clamp_min(0)
     weight = hub.gather(1, index.flatten(1)).view_as(count) * (actions > 0)
     return ((weight + EPSILON).log() - (total + EPSILON * count).log()).clamp_min(LOG_FLOOR)

@@ -367,7 +367,9 @@ class RL4COEnvBase(RecordsArguments, TorchRLMode):
         Args:
             warm_start: Whether it has to be one that can begin with a given solution.
         """
-        candidates = [SOLVERS[name] for name in SOLVERS.names()]
+        # Solvers that bring networks along are there for those who ask for them.
+        hosted = SOLVERS.hosted_names()
+        candidates = [SOLVERS[name] for name in SOLVERS.names() if name not in hosted]
         candidates = [
             solver
             for solver in candidates
