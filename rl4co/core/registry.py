@@ -34,13 +34,24 @@ class Registry(Mapping[str, T], Generic[T]):
         kind: What the entries are, for messages.
         packages: Packages whose sub-modules are the candidates.
         group: Entry-point group for third-party components.
+        hosts: Packages whose sub-packages may hold a component, of their own name, in a module
+            called `module`. For components that need more than the packages above may import.
+        module: See `hosts`.
     """
 
     #: Packages of all registries: one may stand among the modules of another.
     _homes: ClassVar[set[str]] = set()
 
-    def __init__(self, kind: str, packages: tuple[str, ...], group: str) -> None:
+    def __init__(
+        self,
+        kind: str,
+        packages: tuple[str, ...],
+        group: str,
+        hosts: tuple[str, ...] = (),
+        module: str = "",
+    ) -> None:
         self.kind, self.packages, self.group = kind, packages, group
+        self.hosts, self.module = hosts, module
         self._homes.update(packages)
         self._entries: dict[str, T] = {}
 
@@ -63,6 +74,10 @@ class Registry(Mapping[str, T], Generic[T]):
     def names(self) -> list[str]:
         """All names, sorted; imports neither the components nor the packages that hold them."""
         return sorted({*self._entries, *self._modules(), *self._plugins()})
+
+    def hosted_names(self) -> list[str]:
+        """Names of the components in :attr:`hosts`, which are loaded only when asked for."""
+        return sorted(self._hosted())
 
     def get(self, name: str, default: Any = None) -> Any:
         """The component called `name`, or `default` if there is none (as `dict.get`)."""
@@ -126,6 +141,17 @@ class Registry(Mapping[str, T], Generic[T]):
                         path = Path(folder) / module.name
                         file = path / "__init__.py" if module.ispkg else path.with_suffix(".py")
                         found[module.name] = (f"{package}.{module.name}", file)
+        return {**self._hosted(), **found}
+
+    def _hosted(self) -> dict[str, tuple[str, Path]]:
+        """The same for components that sub-packages of :attr:`hosts` hold."""
+        found = {}
+        for host in self.hosts:
+            spec = find_spec(host)
+            for folder in (spec.submodule_search_locations or ()) if spec else ():
+                for file in Path(folder).glob(f"*/{self.module}.py"):
+                    name = file.parent.name
+                    found[name] = (f"{host}.{name}.{self.module}", file)
         return found
 
     def _plugins(self) -> dict[str, Any]:
@@ -143,7 +169,9 @@ ENVS: Registry[Any] = Registry(
 )
 EMBEDDINGS: Registry[Any] = Registry("embedding", ("rl4co.models.embeddings",), "rl4co.embeddings")
 MODELS: Registry[Any] = Registry("model", ("rl4co.models.zoo",), "rl4co.models")
-SOLVERS: Registry[Any] = Registry("solver", ("rl4co.solvers",), "rl4co.solvers")
+SOLVERS: Registry[Any] = Registry(
+    "solver", ("rl4co.solvers",), "rl4co.solvers", hosts=("rl4co.models.zoo",), module="solver"
+)
 LAYOUTS: Registry[Any] = Registry("file layout", ("rl4co.data.layouts",), "rl4co.layouts")
 FORMULATIONS: Registry[Any] = Registry(
     "formulation", ("rl4co.solvers.formulations",), "rl4co.formulations"

@@ -13,12 +13,27 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from torch import Tensor
 
 from rl4co.core.errors import UnsupportedError
+from rl4co.core.graphs import CandidateGraph
 from rl4co.data.augment import NAMED_AUGMENTATIONS
 
 if TYPE_CHECKING:
     from rl4co.envs.generator import Generator
 
 State = dict[str, Tensor]
+
+
+def keeps_rules(env: object, rules: Mapping[str, object]) -> bool:
+    """Whether an environment still has the hooks that a class was defined with.
+
+    Compiled loops that repeat the rules of a problem ask this first; who overrides or patches a
+    rule gets what that rule says.
+
+    Args:
+        env: Environment.
+        rules: Name of a hook → the function, noted right after the definition of the class.
+    """
+    own = vars(env)
+    return all(getattr(type(env), name) is rule and name not in own for name, rule in rules.items())
 
 
 class ProblemHooks:
@@ -109,6 +124,22 @@ class ProblemHooks:
     def _local_search(self, state: State, actions: Tensor, **options: Any) -> Tensor:
         """Improved solutions `[*B, T']`."""
         raise UnsupportedError(f"{self.name} has no local search")
+
+    def _sample_by_edges(
+        self, state: State, graph: CandidateGraph, weights: Tensor, draws: Tensor, rule: str
+    ) -> Tensor | None:
+        """Solutions `[B, A, T]` drawn edge by edge in one go, where a problem has a faster way than
+        step by step; None by default.
+
+        Args:
+            state: Fresh state, batch `[B]`.
+            graph: Candidate edges.
+            weights: Their weights `[B, E]`; a step chooses among those that the mask allows.
+            draws: Uniform numbers in [0, 1), `[B, A, T]`, one for each step.
+            rule: What to do if no candidate is allowed, see
+                :func:`rl4co.decoding.edges.sample_by_edges`.
+        """
+        return None
 
     def _render(self, state: State, actions: Tensor | None, **options: Any) -> Any:
         """Figure of a single instance (no batch axis)."""

@@ -16,6 +16,17 @@ if TYPE_CHECKING:
     from rl4co.models.policies.improvement import ImprovementPolicy as ImprovementPolicy
     from rl4co.models.policies.modules import ConstructiveDecoder as ConstructiveDecoder
     from rl4co.models.policies.modules import ConstructiveEncoder as ConstructiveEncoder
+    from rl4co.models.policies.nonautoregressive import NARGNNEncoder as NARGNNEncoder
+    from rl4co.models.policies.nonautoregressive import NARGNNPolicy as NARGNNPolicy
+    from rl4co.models.policies.nonautoregressive import (
+        NonAutoregressiveDecoder as NonAutoregressiveDecoder,
+    )
+    from rl4co.models.policies.nonautoregressive import (
+        NonAutoregressiveEncoder as NonAutoregressiveEncoder,
+    )
+    from rl4co.models.policies.nonautoregressive import (
+        NonAutoregressivePolicy as NonAutoregressivePolicy,
+    )
     from rl4co.models.policies.pretrained import load_pretrained as load_pretrained
     from rl4co.models.rl.a2c import A2C as A2C
     from rl4co.models.rl.base import RL4COLitModule as RL4COLitModule
@@ -39,6 +50,11 @@ _BASES = {
     "ImprovementEncoder": "rl4co.models.policies.improvement",
     "ImprovementDecoder": "rl4co.models.policies.improvement",
     "ImprovementPolicy": "rl4co.models.policies.improvement",
+    "NonAutoregressiveEncoder": "rl4co.models.policies.nonautoregressive",
+    "NonAutoregressiveDecoder": "rl4co.models.policies.nonautoregressive",
+    "NonAutoregressivePolicy": "rl4co.models.policies.nonautoregressive",
+    "NARGNNEncoder": "rl4co.models.policies.nonautoregressive",
+    "NARGNNPolicy": "rl4co.models.policies.nonautoregressive",
     "load_pretrained": "rl4co.models.policies.pretrained",
     "RL4COLitModule": "rl4co.models.rl.base",
     "REINFORCE": "rl4co.models.rl.reinforce",

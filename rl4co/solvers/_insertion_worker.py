@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import time
 
 from typing import Any
 
@@ -24,24 +25,28 @@ class _Place:
     length: float  # length that it adds, to break ties
 
 
-def solve_problem(problem: RoutingProblem) -> tuple[list[Route], float] | None:
+def solve_problem(problem: RoutingProblem, max_runtime: float) -> tuple[list[Route], float] | None:
     """Routes and their cost; None if some customer found no place.
 
     Args:
         problem: In real numbers.
+        max_runtime: Seconds after which customers are inserted in their own order.
     """
-    routes = _Construction(problem).run()
+    deadline = time.perf_counter() + max_runtime
+    routes = _Construction(problem, deadline).run()
     if routes is None and problem.delivery is not None:
         # Vehicles are scarce: what is hard to place goes first.
-        routes = _Construction(problem, largest_first=True).run()
+        routes = _Construction(problem, deadline, largest_first=True).run()
     return None if routes is None else (routes, problem.cost(routes))
 
 
 class _Construction:
     """Routes under construction: the used ones, and one without customers for each kind left."""
 
-    def __init__(self, problem: RoutingProblem, largest_first: bool = False) -> None:
-        self.problem, self.largest_first = problem, largest_first
+    def __init__(
+        self, problem: RoutingProblem, deadline: float, largest_first: bool = False
+    ) -> None:
+        self.problem, self.deadline, self.largest_first = problem, deadline, largest_first
         orders = {node for pair in problem.orders for node in pair}
         self.jobs: list[Job] = [*problem.orders]
         self.jobs += [(node,) for node in problem.customers if node not in orders]
@@ -55,14 +60,30 @@ class _Construction:
             self._open_route(kind)
 
     def run(self) -> list[Route] | None:
+        left_out: list[Job] = []
         while self.jobs:
+            if self._is_late():
+                self._look_at_first_job()
             choice = self._choose()
-            if choice is None:
+            if choice is not None:
+                self._insert(*choice)
+            elif self._is_late() and self.problem.skip_cost is not None:
+                left_out.append(self.jobs.pop(0))
+            else:
                 break
-            self._insert(*choice)
+        self.jobs += left_out
         if self.jobs and (self.problem.skip_cost is None or self._prize_missing() > 0):
             return None
         return [route for route in self.routes.values() if route.nodes]
+
+    def _is_late(self) -> bool:
+        return time.perf_counter() > self.deadline
+
+    def _look_at_first_job(self) -> None:
+        """Forgets the places of all jobs but the first, which takes a fraction of the time."""
+        job = self.jobs[0]
+        found = {number: self._best_place(number, job) for number in self.routes}
+        self.places = {number: {job: place} for number, place in found.items() if place is not None}
 
     # ---------------------------------------------------------------- choice
 
@@ -128,7 +149,8 @@ class _Construction:
     def _update(self, number: int) -> None:
         route = self.routes[number]
         self.costs[number] = self.problem.route_cost(route) if route.nodes else 0.0
-        found = {job: self._best_place(number, job) for job in self.jobs}
+        jobs = () if self._is_late() else self.jobs
+        found = {job: self._best_place(number, job) for job in jobs}
         self.places[number] = {job: place for job, place in found.items() if place is not None}
 
     def _best_place(self, number: int, job: Job) -> _Place | None:

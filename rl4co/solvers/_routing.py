@@ -14,6 +14,7 @@ from tensordict import TensorDictBase
 from torch import Tensor
 
 from rl4co.core.errors import RL4COError, UnsupportedError, format_indices
+from rl4co.core.neighbors import MAX_DENSE_NODES
 from rl4co.envs.base import RL4COEnvBase
 from rl4co.solvers._parallel import map_instances
 from rl4co.solvers._problem import Route, RoutingProblem
@@ -61,6 +62,7 @@ def solve_routing(
         Actions `[B, T]`.
     """
     formulation = formulation_of(env, RoutingFormulation)
+    refuse_dense(env, td, label)
     problems = formulate(env, td, formulation, obstacle, label)
     jobs = [(prepare(problem), *arguments) for problem in problems]
     starts: list[list[Route]] | None = None
@@ -106,6 +108,17 @@ def formulate(
         if reason is not None:
             raise UnsupportedError(f"{label} cannot solve this {env.name} instance: {reason}")
     return problems
+
+
+def refuse_dense(env: RL4COEnvBase, td: TensorDictBase, label: str) -> None:
+    """Raises for instances whose matrix of all distances would be too large."""
+    nodes = td["action_mask"].shape[-1]
+    if nodes > MAX_DENSE_NODES:
+        raise UnsupportedError(
+            f"expected at most {MAX_DENSE_NODES:,} nodes for {label}, which needs the distances of "
+            f"all pairs, got {nodes:,}; the solvers ils, sweep, random_insertion and (for the TSP "
+            "and the CVRP) insertion do without"
+        )
 
 
 def _refuse_start(problem: RoutingProblem, start: Sequence[Route], label: str) -> None:

@@ -24,7 +24,7 @@ from rl4co.envs.base import RL4COEnvBase
 from rl4co.solvers._base import register_solver
 from rl4co.solvers._parallel import map_instances
 from rl4co.solvers._problem import Route, RoutingProblem, Vehicle
-from rl4co.solvers._routing import formulate
+from rl4co.solvers._routing import formulate, refuse_dense
 from rl4co.solvers.formulations import RoutingFormulation, formulation_of, pad_actions
 from rl4co.solvers.formulations._routing import one_route
 
@@ -67,6 +67,7 @@ def lkh(
         raise MissingDependencyError("elkai", "solvers")
     if runs < 1:
         raise ConfigError(f"expected at least 1 run, got {runs}")
+    refuse_dense(env, td, "LKH")
     formulation = formulation_of(env, RoutingFormulation)
     problems = formulate(env, td, formulation, find_obstacle, "LKH")
     distances = torch.from_numpy(np.stack([problem.length for problem in problems]))  # [B, N, N]

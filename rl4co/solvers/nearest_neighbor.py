@@ -7,7 +7,7 @@ import torch
 from tensordict import TensorDictBase
 from torch import Tensor
 
-from rl4co.core.ops import get_distance_matrix
+from rl4co.core.ops import gather_points, get_distance
 from rl4co.decoding.rollout import rollout
 from rl4co.envs.base import RL4COEnvBase
 from rl4co.solvers._base import register_solver
@@ -33,11 +33,17 @@ def nearest_neighbor(
     """
     num_depots = formulation_of(env, RoutingFormulation).count_depots(dict(td.items()))
     matrix = td.get("cost_matrix", None)
-    distances = get_distance_matrix(td["locs"]) if matrix is None else matrix  # [B, N, N]
+
+    def distances_from(node: Tensor) -> Tensor:
+        """Distances `[B, N]` of all nodes from one, `[B]`; never those of all pairs."""
+        if matrix is None:
+            here = gather_points(td["locs"], node.unsqueeze(-1))  # [B, 1, 2]
+            return get_distance(td["locs"], here)
+        row = node.view(-1, 1, 1).expand(-1, 1, matrix.shape[-1])  # [B, 1, N]
+        return matrix.gather(1, row).squeeze(1)
 
     def nearest(state: TensorDictBase) -> TensorDictBase:
-        node = state["current_node"].unsqueeze(-1).unsqueeze(-1)  # [B, 1, 1]
-        away = distances.gather(1, node.expand(-1, 1, distances.shape[-1])).squeeze(1)  # [B, N]
+        away = distances_from(state["current_node"])  # [B, N]
         away = away.masked_fill(~state["action_mask"], torch.inf)
         if num_depots:
             depots, customers = away.split([num_depots, away.shape[-1] - num_depots], -1)

@@ -14,7 +14,12 @@ from rl4co.models import TransductiveModel, n_step_PPO
 #: Settings that make every method's default policy tiny.
 TINY = {"embed_dim": 16, "num_heads": 2, "feedforward_hidden": 16, "num_encoder_layers": 1}
 #: Arguments of small models where these are others.
+#: The last layer's nodes are not looked at, which leaves some of its weights unused.
+_SMALL_GRAPHS = {"embed_dim": 8, "num_layers_graph_encoder": 5}
 SMALL: dict[str, dict[str, Any]] = {
+    "deepaco": {"policy_kwargs": {**_SMALL_GRAPHS, "n_ants": 4, "n_iterations": 2}},
+    "glop": {"policy_kwargs": {**_SMALL_GRAPHS, "n_samples": 4}},
+    "gfacs": {"policy_kwargs": {**_SMALL_GRAPHS, "n_ants": 4, "n_iterations": 2}},
     # Rows begin as zeros, so the first layer leaves some weights unused.
     "matnet": {"policy_kwargs": {**TINY, "num_encoder_layers": 3}},
     "polynet": {

@@ -66,6 +66,8 @@ LAYERS: dict[str, Layer] = {
     "models.policies": Layer(may=(*_BELOW_MODELS, "models.nn", "models.embeddings")),
     "models.rl": Layer(may=_BELOW_RL),
     "models.zoo": Layer(may=(*_BELOW_RL, "models.rl")),
+    # A solver with networks: registered from its own folder, loaded only when asked for.
+    "models.zoo.glop.solver": Layer(may=(*_BELOW_RL, "models.rl", "models.zoo", "solvers")),
     "training": Layer(may=(*_BELOW_RL, "models.rl", "models.zoo")),
     "tasks": Layer(may=_BELOW_TASKS),
     "cli": Layer(may=(*_BELOW_TASKS, "tasks")),

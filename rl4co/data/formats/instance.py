@@ -347,7 +347,8 @@ class BenchmarkInstance:
         `instance.objective(instance.from_actions(actions))`.
 
         Without, everything is in original units, with the matrix of costs, in float64: costs of the
-        environment are exact then, for classical solvers and for checks.
+        environment are exact then, for classical solvers and for checks. Above 5,000 nodes there is
+        no matrix; distances are not rounded then.
 
         Args:
             normalize: Whether to scale.

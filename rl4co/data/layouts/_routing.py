@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from rl4co.core.errors import InvalidInstanceError, UnknownNameError
+from rl4co.core.errors import InvalidInstanceError, UnknownNameError, UnsupportedError
+from rl4co.core.neighbors import MAX_DENSE_NODES
 from rl4co.core.registry import LAYOUTS
 from rl4co.data.layouts._base import Layout
 
@@ -96,8 +97,17 @@ def matrices_of(instance: BenchmarkInstance, normalize: bool) -> Arrays:
     """Matrices of costs and times `[N, N]`, where needed."""
     unit = instance.scale if normalize else 1.0
     limited = instance.time_windows is not None or instance.max_length is not None
+    needed = limited or not instance.edge_costs.is_euclidean
+    is_large = instance.num_nodes > MAX_DENSE_NODES
+    if is_large and needed:
+        raise UnsupportedError(
+            f"expected at most {MAX_DENSE_NODES:,} nodes where costs are no plain Euclidean "
+            f"distances, got {instance.num_nodes:,} in {instance.name}; their matrix would be too "
+            "large"
+        )
     arrays: Arrays = {}
-    if not normalize or limited or not instance.edge_costs.is_euclidean:
+    # Large instances go without: what is reported is the exact cost of the routes in any case.
+    if needed or not (normalize or is_large):
         arrays["cost_matrix"] = instance.costs / unit
     if instance.duration_matrix is not None:
         arrays["duration_matrix"] = instance.duration_matrix / unit

@@ -19,12 +19,15 @@ from rl4co.models.embeddings._base import (
     LinearInitEmbedding,
     coordinates,
 )
+from rl4co.models.embeddings._edges import EdgeEmbedding, EmbeddedGraph
 
 __all__ = [
     "ContextEmbedding",
     "ContextTable",
     "DepotInitEmbedding",
     "DynamicEmbedding",
+    "EdgeEmbedding",
+    "EmbeddedGraph",
     "EmbeddingConfig",
     "EnvEmbeddings",
     "Kind",

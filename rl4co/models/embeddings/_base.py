@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import dataclasses
 
-from collections.abc import Mapping
-from typing import ClassVar, NamedTuple
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -34,10 +34,14 @@ class EmbeddingConfig:
     Attributes:
         embed_dim: Embedding size D.
         linear_bias: Whether the init embeddings have a bias.
+        k_sparse: Candidate edges per node of sparse graphs; None: a share of their number.
+        edge_options: Settings of a problem's edge embedding.
     """
 
     embed_dim: int = 128
     linear_bias: bool = True
+    k_sparse: int | None = None
+    edge_options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass
@@ -48,13 +52,14 @@ class EnvEmbeddings:
         init: Instance → node embeddings `[B, N, D]`.
         context: State → query `[B, Q, D]`.
         dynamic: State → changes of keys and values, or None if these never change.
-        edge: Instance → edge features for sparse graphs, or None.
+        edge: Config → module that makes a sparse graph of an instance, or None. Built on demand:
+            few policies need it, and all others would begin with other random weights.
     """
 
     init: nn.Module
     context: nn.Module
     dynamic: nn.Module | None = None
-    edge: nn.Module | None = None
+    edge: Callable[[EmbeddingConfig], nn.Module] | None = None
 
 
 class LinearInitEmbedding(nn.Module):

@@ -39,18 +39,22 @@ def env_dynamic_embedding(env_name: str, config: Mapping[str, Any]) -> nn.Module
 
 def env_edge_embedding(env_name: str, config: Mapping[str, Any]) -> nn.Module:
     """Instance → edge features of a sparse graph; arguments as for :func:`env_init_embedding`."""
-    edge = _build(env_name, config).edge
+    edge = _build(env_name, config).edge  # a class, built here
     if edge is None:
         raise UnsupportedError(
             f"expected an environment with an edge embedding, got {env_name!r}, which has none; "
             "set `edge` in its EnvEmbeddings record"
         )
-    return edge
+    return edge(_config(config))
 
 
 def _build(env_name: str, config: Mapping[str, Any]) -> EnvEmbeddings:
+    return EMBEDDINGS[env_name](_config(config))
+
+
+def _config(config: Mapping[str, Any]) -> EmbeddingConfig:
     known = {field.name for field in dataclasses.fields(EmbeddingConfig)}
     for key in config:
         if key not in known:
             raise UnknownNameError("embedding setting", key, known)
-    return EMBEDDINGS[env_name](EmbeddingConfig(**config))
+    return EmbeddingConfig(**config)

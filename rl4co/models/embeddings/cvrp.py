@@ -11,6 +11,7 @@ from rl4co.core.registry import EMBEDDINGS
 from rl4co.models.embeddings import (
     ContextEmbedding,
     DepotInitEmbedding,
+    EdgeEmbedding,
     EmbeddingConfig,
     EnvEmbeddings,
     coordinates,
@@ -43,10 +44,26 @@ class CVRPContext(ContextEmbedding):
         return 1.0 - state["used_capacity"] / state["vehicle_capacity"]
 
 
+class CVRPEdgeEmbedding(EdgeEmbedding):
+    """Nearest customers and the depot with their distances; nodes know their demand only.
+
+    With the option `self_loops` a customer is its own nearest neighbour, as in DeepACO.
+    """
+
+    num_node_features = 1
+    has_hub = True
+    defaults = {"self_loops": False}
+
+    def node_features(self, state: Mapping[str, Tensor]) -> Tensor:
+        """Demands as shares of the vehicle `[B, N, 1]`."""
+        return (state["demand"] / state["vehicle_capacity"]).unsqueeze(-1)
+
+
 @EMBEDDINGS.register("cvrp")
 def cvrp_embeddings(config: EmbeddingConfig) -> EnvEmbeddings:
     """Init and context embeddings of the CVRP."""
     return EnvEmbeddings(
         init=CVRPInitEmbedding(config.embed_dim, config.linear_bias),
         context=CVRPContext(config.embed_dim),
+        edge=CVRPEdgeEmbedding,
     )

@@ -94,5 +94,5 @@ def flp_embeddings(config: EmbeddingConfig) -> EnvEmbeddings:
         init=FLPInitEmbedding(config.embed_dim, config.linear_bias),
         context=FLPContext(config.embed_dim),
         dynamic=FLPGainEmbedding(config.embed_dim),
-        edge=FLPNeighbors(),
+        edge=lambda _: FLPNeighbors(),
     )

@@ -95,5 +95,5 @@ def mcp_embeddings(config: EmbeddingConfig) -> EnvEmbeddings:
         init=MCPInitEmbedding(config.embed_dim),
         context=MCPContext(config.embed_dim),
         dynamic=MCPGainEmbedding(config.embed_dim),
-        edge=MCPNeighbors(),
+        edge=lambda _: MCPNeighbors(),
     )

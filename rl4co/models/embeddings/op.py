@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import torch
+
 from torch import Tensor
 
 from rl4co.core.registry import EMBEDDINGS
 from rl4co.models.embeddings import (
     ContextEmbedding,
     DepotInitEmbedding,
+    EdgeEmbedding,
     EmbeddingConfig,
     EnvEmbeddings,
     coordinates,
@@ -44,10 +47,23 @@ class OPContext(ContextEmbedding):
         return state["max_length"] - LENGTH_MARGIN - state["tour_length"]
 
 
+class OPEdgeEmbedding(EdgeEmbedding):
+    """Nearest customers and the depot with their distances."""
+
+    has_hub = True
+
+    def node_features(self, state: Mapping[str, Tensor]) -> Tensor:
+        """Distance to the depot and prize: `[B, N, 2]`."""
+        locs = coordinates(state, "op")
+        away = (locs - locs[:, :1]).norm(dim=-1)  # [B, N]
+        return torch.stack([away, state["prize"]], -1)
+
+
 @EMBEDDINGS.register("op")
 def op_embeddings(config: EmbeddingConfig) -> EnvEmbeddings:
     """Init and context embeddings of the OP."""
     return EnvEmbeddings(
         init=OPInitEmbedding(config.embed_dim, config.linear_bias),
         context=OPContext(config.embed_dim),
+        edge=OPEdgeEmbedding,
     )

@@ -12,6 +12,7 @@ from rl4co.core.registry import EMBEDDINGS
 from rl4co.models.embeddings import (
     ContextEmbedding,
     DepotInitEmbedding,
+    EdgeEmbedding,
     EmbeddingConfig,
     EnvEmbeddings,
     coordinates,
@@ -50,10 +51,21 @@ class PCTSPContext(ContextEmbedding):
         return (state["prize_required"] - state["cur_total_prize"]).clamp_min(0.0)
 
 
+class PCTSPEdgeEmbedding(EdgeEmbedding):
+    """Nearest customers and the depot with their distances."""
+
+    has_hub = True
+
+    def node_features(self, state: Mapping[str, Tensor]) -> Tensor:
+        """Expected prize and penalty: `[B, N, 2]`."""
+        return torch.stack([state["expected_prize"], state["penalty"]], -1)
+
+
 @EMBEDDINGS.register("pctsp")
 def pctsp_embeddings(config: EmbeddingConfig) -> EnvEmbeddings:
     """Init and context embeddings of the PCTSP."""
     return EnvEmbeddings(
         init=PCTSPInitEmbedding(config.embed_dim, config.linear_bias),
         context=PCTSPContext(config.embed_dim),
+        edge=PCTSPEdgeEmbedding,
     )

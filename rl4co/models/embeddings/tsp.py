@@ -9,10 +9,12 @@ import torch
 from torch import Tensor, nn
 
 from rl4co import kernels
+from rl4co.core.errors import UnknownNameError
 from rl4co.core.registry import EMBEDDINGS
 from rl4co.models.embeddings import (
     ContextEmbedding,
     ContextTable,
+    EdgeEmbedding,
     EmbeddingConfig,
     EnvEmbeddings,
     Kind,
@@ -70,10 +72,38 @@ class TSPContext(ContextEmbedding):
         return torch.where(state["i"] == 0, table.blank, super().table_rows(table, state))
 
 
+class TSPEdgeEmbedding(EdgeEmbedding):
+    """Nearest neighbours with their distances.
+
+    The option `nodes` says what is known of a node: its "coordinates", or only whether it is the
+    first one ("start"), so that the network sees nothing but distances, as in DeepACO.
+    """
+
+    share = 10
+    defaults = {"nodes": "coordinates"}
+
+    def count_node_features(self) -> int:
+        """Two coordinates, or one mark."""
+        known = {"coordinates": 2, "start": 1}
+        if self.options["nodes"] not in known:
+            raise UnknownNameError("kind of node features", self.options["nodes"], known)
+        return known[self.options["nodes"]]
+
+    def node_features(self, state: Mapping[str, Tensor]) -> Tensor:
+        """Coordinates `[B, N, 2]`, or a one at the first node `[B, N, 1]`."""
+        locs = coordinates(state, "tsp")
+        if self.options["nodes"] == "coordinates":
+            return locs
+        first = torch.zeros_like(locs[..., :1])
+        first[:, 0] = 1.0
+        return first
+
+
 @EMBEDDINGS.register("tsp")
 def tsp_embeddings(config: EmbeddingConfig) -> EnvEmbeddings:
     """Init and context embeddings of the TSP."""
     return EnvEmbeddings(
         init=TSPInitEmbedding(config.embed_dim, config.linear_bias),
         context=TSPContext(config.embed_dim),
+        edge=TSPEdgeEmbedding,
     )

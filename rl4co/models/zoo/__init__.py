@@ -12,8 +12,11 @@ if TYPE_CHECKING:
     from rl4co.models.zoo.am_gnn import *
     from rl4co.models.zoo.amppo import *
     from rl4co.models.zoo.dact import *
+    from rl4co.models.zoo.deepaco import *
     from rl4co.models.zoo.devformer import *
     from rl4co.models.zoo.eas import *
+    from rl4co.models.zoo.gfacs import *
+    from rl4co.models.zoo.glop import *
     from rl4co.models.zoo.ham import *
     from rl4co.models.zoo.l2d import *
     from rl4co.models.zoo.matnet import *

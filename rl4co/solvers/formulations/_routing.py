@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -28,6 +28,9 @@ class RoutingFormulation(Formulation):
     """How one routing problem is handed to solvers. Depots are the first nodes of an instance."""
 
     kind = "routing formulation"
+    #: Whether instances are tours, or routes limited by a capacity alone, and symmetric in general:
+    #: what heuristics for large instances take.
+    is_plain: ClassVar[bool] = False
 
     def formulate(self, env: Any, instance: Instance) -> RoutingProblem:
         """The routing problem of an instance of the environment."""

@@ -9,3 +9,5 @@ from rl4co.solvers.formulations.tsp import TSPFormulation
 @FORMULATIONS.register("atsp")
 class ATSPFormulation(TSPFormulation):
     """The same tours, with lengths that depend on the direction."""
+
+    is_plain = False

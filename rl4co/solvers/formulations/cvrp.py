@@ -20,6 +20,7 @@ class CVRPFormulation(RoutingFormulation):
     """Vehicles of one kind that deliver from one depot."""
 
     solvers: ClassVar[tuple[str, ...]] = ("pyvrp", "ortools", "insertion")
+    is_plain: ClassVar[bool] = True
 
     def formulate(self, env: Any, instance: Instance) -> RoutingProblem:
         """Whole units of demand where the instance has such."""

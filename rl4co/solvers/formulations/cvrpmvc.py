@@ -23,6 +23,8 @@ class CVRPMVCFormulation(CVRPFormulation):
     looked for.
     """
 
+    is_plain = False
+
     def formulate(self, env: Any, instance: Instance) -> RoutingProblem:
         """A CVRP with a limited number of vehicles."""
         problem = super().formulate(env, instance)

@@ -18,6 +18,8 @@ from rl4co.solvers.formulations.cvrp import CVRPFormulation
 class CVRPTWFormulation(CVRPFormulation):
     """A CVRP with time windows."""
 
+    is_plain = False
+
     def formulate(self, env: Any, instance: Instance) -> RoutingProblem:
         """A CVRP with travel times, service times and windows."""
         windows = instance["time_windows"].copy()

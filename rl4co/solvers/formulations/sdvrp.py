@@ -22,6 +22,8 @@ class SDVRPFormulation(CVRPFormulation):
 
     solvers = ("insertion",)
 
+    is_plain = False
+
     def formulate(self, env: Any, instance: Instance) -> RoutingProblem:
         """A CVRP of the customers with a demand."""
         problem = super().formulate(env, instance)

@@ -23,6 +23,7 @@ class TSPFormulation(RoutingFormulation):
     """A closed tour through all nodes."""
 
     solvers = ("lkh", "pyvrp", "ortools", "insertion")
+    is_plain = True
 
     def formulate(self, env: Any, instance: Instance) -> RoutingProblem:
         """Node 0 plays the depot."""

@@ -9,9 +9,11 @@ import torch
 from torch import Tensor
 
 from rl4co.core.errors import ConfigError
-from rl4co.core.ops import all_true, any_true, get_distance_matrix
+from rl4co.core.graphs import CandidateGraph
+from rl4co.core.ops import all_true, any_true
 from rl4co.core.registry import ENVS
 from rl4co.envs.base import RL4COEnvBase, State
+from rl4co.envs.hooks import keeps_rules
 from rl4co.envs.routing._parts import (
     count_visits,
     depot_tour_length,
@@ -161,21 +163,49 @@ class CVRPEnv(RL4COEnvBase):
         return first_customers(state["demand"], num_starts)
 
     def _local_search(self, state: State, actions: Tensor, **options: Any) -> Tensor:
-        from rl4co.envs.routing.cvrp.local_search import improve_routes
+        from rl4co.envs.routing.cvrp.local_search import search_routes
 
-        matrix = state.get("cost_matrix")
-        distances = get_distance_matrix(state["locs"]) if matrix is None else matrix
-        batch = actions.shape[:-1]
-        improved = improve_routes(
-            distances.reshape(-1, *distances.shape[-2:]).cpu().numpy(),
-            state["demand"].reshape(-1, state["demand"].shape[-1]).cpu().numpy(),
+        arrays = {
+            key: state[key].reshape(-1, *state[key].shape[-dims:]).cpu().numpy()
+            for key, dims in (("locs", 2), ("cost_matrix", 2), ("demand", 1))
+            if key in state
+        }
+        improved = search_routes(
+            arrays.get("locs"),
+            arrays.get("cost_matrix"),
+            arrays["demand"],
             state["vehicle_capacity"].reshape(-1).cpu().numpy(),
             actions.reshape(-1, actions.shape[-1]).cpu().numpy(),
             **{"capacity_tolerance": max(self.capacity_tolerance, CAPACITY_TOLERANCE), **options},
         )
-        return torch.from_numpy(improved).view(*batch, -1).to(actions.device)
+        return torch.from_numpy(improved).view(*actions.shape[:-1], -1).to(actions.device)
+
+    def _sample_by_edges(
+        self, state: State, graph: CandidateGraph, weights: Tensor, draws: Tensor, rule: str
+    ) -> Tensor | None:
+        from rl4co.envs.routing.cvrp.ants import draw_routes
+
+        if not graph.has_hub or not keeps_rules(self, CVRP_RULES):
+            return None
+        limit = state["vehicle_capacity"] * (1.0 + self.capacity_tolerance)
+        routes = draw_routes(
+            state["demand"].numpy(),
+            limit.squeeze(-1).numpy(),
+            graph.targets.numpy(),
+            graph.regular(weights).double().numpy(),
+            graph.hub(weights).double().numpy(),
+            draws.double().numpy(),
+        )
+        return torch.from_numpy(routes)
 
     def _render(self, state: State, actions: Tensor | None, **options: Any) -> Any:
         from rl4co.envs.routing.cvrp.render import render
 
         return render(state, actions, **options)
+
+
+#: What compiled loops repeat, as defined above.
+CVRP_RULES = {
+    name: getattr(CVRPEnv, name)
+    for name in ("_transition", "_action_mask", "_forbidden", "_may_return")
+}

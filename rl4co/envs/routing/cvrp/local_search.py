@@ -8,15 +8,57 @@ exchange, exchanging whole route ends is 2-opt*. Matrices may be asymmetric.
 
 from __future__ import annotations
 
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from rl4co.core.errors import ConfigError, InvalidSolutionError
+from rl4co.core.errors import ConfigError, InvalidSolutionError, UnsupportedError
 from rl4co.envs.routing.tsp.local_search import MIN_GAIN, Floats, Ints, as_finite_distances
 from rl4co.kernels import compiled, run_in_chunks
 
 MAX_SEGMENT = 3
+
+
+def search_routes(
+    locs: np.ndarray | None,
+    matrix: np.ndarray | None,
+    demand: np.ndarray,
+    capacity: np.ndarray,
+    actions: np.ndarray,
+    heatmap: np.ndarray | None = None,
+    **options: Any,
+) -> np.ndarray:
+    """Improved solutions, by the search that suits the instance: what `env.local_search` calls.
+
+    Coordinates alone are searched on neighbour lists
+    (:func:`~rl4co.envs.routing.cvrp.neighbor_search.improve_fleet`), matrices, which may be
+    asymmetric, by :func:`improve_routes`.
+
+    Args:
+        locs: Coordinates; node 0 is the depot.
+        matrix: Distances in place of Euclidean ones.
+        demand: Demand of the nodes, 0 at the depot.
+        capacity: Capacity of the vehicles, in the unit of `demand`.
+        actions: Visited nodes; 0 separates routes, and zeros at the end are padding.
+        heatmap: Weights of edges that guide perturbations, zero where pruned.
+        options: Further arguments of the function that is called: `max_iterations`, `threads`, ...
+
+    Shapes:
+        locs `[B, N, 2]`, matrix `[B, N, N]`, demand `[B, N]`, capacity `[B]`, actions `[B, T]`,
+        heatmap `[B, N, N]` → `[B, T']`
+    """
+    from rl4co.envs.routing.cvrp.neighbor_search import improve_fleet
+    from rl4co.envs.routing.tsp.guided_search import guide_from_heatmap
+
+    if matrix is None and locs is not None:
+        guide = None if heatmap is None else guide_from_heatmap(heatmap)
+        return improve_fleet(locs, demand, capacity, actions, guide=guide, **options)
+    if heatmap is not None:
+        raise UnsupportedError(
+            "expected coordinates for a search that a heatmap guides, got a matrix of distances"
+        )
+    assert matrix is not None  # one of the two is there
+    return improve_routes(matrix, demand, capacity, actions, **options)
 
 
 def improve_routes(
@@ -78,9 +120,9 @@ def improve_routes(
         raise ConfigError(f"expected max_iterations of at least 0, got {max_iterations}")
     distances = as_finite_distances(distances)
 
-    routes = _to_routes(actions)  # [B, L]
-    _check_visits(routes, size)
-    _check_loads(routes, demand, limit)
+    routes = to_routes(actions)  # [B, L]
+    check_visits(routes, size)
+    check_loads(routes, demand, limit)
     run_in_chunks(
         lambda rows: _search_rows(
             distances, demand, limit, routes, rows.start, rows.stop, max_iterations
@@ -93,7 +135,7 @@ def improve_routes(
     return np.ascontiguousarray(routes[:, 1 : width + 1])  # without the depot in front
 
 
-def _to_routes(actions: np.ndarray) -> np.ndarray:
+def to_routes(actions: np.ndarray) -> np.ndarray:
     """Visits with exactly one depot before, between and after the routes, then zero padding.
 
     Shapes:
@@ -111,7 +153,7 @@ def _count_routes(routes: np.ndarray) -> np.ndarray:
     return ((routes[:, :-1] == 0) & (routes[:, 1:] != 0)).sum(axis=1)
 
 
-def _check_visits(routes: np.ndarray, size: int) -> None:
+def check_visits(routes: np.ndarray, size: int) -> None:
     """Raises unless every customer 1..size-1 occurs exactly once and nothing else occurs."""
     customers = np.sort(routes, axis=1)
     expected = np.zeros_like(customers)
@@ -124,7 +166,7 @@ def _check_visits(routes: np.ndarray, size: int) -> None:
         )
 
 
-def _check_loads(routes: np.ndarray, demand: np.ndarray, limit: np.ndarray) -> None:
+def check_loads(routes: np.ndarray, demand: np.ndarray, limit: np.ndarray) -> None:
     """Raises unless every route's demand is within its limit."""
     batch, length = routes.shape
     route = np.cumsum(routes == 0, axis=1) - 1  # [B, L], index of the route of each visit

@@ -8,8 +8,11 @@ import torch
 
 from torch import Tensor
 
+from rl4co.core.graphs import CandidateGraph
+from rl4co.core.ops import batchify
 from rl4co.core.registry import ENVS
 from rl4co.envs.base import State
+from rl4co.envs.hooks import keeps_rules
 from rl4co.envs.routing._parts import sum_along_routes
 from rl4co.envs.routing.cvrp.env import CAPACITY_TOLERANCE, CVRPEnv
 from rl4co.envs.routing.cvrpmvc.generator import CVRPGenerator
@@ -118,15 +121,45 @@ class CVRPMVCEnv(CVRPEnv):
 
     def _local_search(self, state: State, actions: Tensor, **options: Any) -> Tensor:
         improved = super()._local_search(state, actions, **options)
+        if actions.dim() == 2 and len(actions) != len(state["demand"]):  # several per instance
+            state = {key: batchify(x, len(actions) // len(x)) for key, x in state.items()}
         # It never needs more vehicles, but where they do not suffice it may return one early.
         early = self._violations(state, improved)[NO_EARLY_RETURN].unsqueeze(-1)  # [*B, 1]
         steps = max(improved.shape[-1], actions.shape[-1])
         return torch.where(early, _pad_to(actions, steps), _pad_to(improved, steps))
 
+    def _sample_by_edges(
+        self, state: State, graph: CandidateGraph, weights: Tensor, draws: Tensor, rule: str
+    ) -> Tensor | None:
+        from rl4co.envs.routing.cvrpmvc.ants import draw_scarce_routes
+
+        if not graph.has_hub or rule != "nearest" or not keeps_rules(self, CVRPMVC_RULES):
+            return None
+        capacity = state["vehicle_capacity"]
+        routes = draw_scarce_routes(
+            state["locs"].double().numpy(),
+            state["demand"].numpy(),
+            (capacity * (1.0 + self.capacity_tolerance)).squeeze(-1).numpy(),
+            capacity.squeeze(-1).numpy(),
+            (state["max_vehicle"] + FLEET_TOLERANCE).squeeze(-1).numpy(),
+            graph.targets.numpy(),
+            graph.regular(weights).double().numpy(),
+            graph.hub(weights).double().numpy(),
+            draws.double().numpy(),
+        )
+        return torch.from_numpy(routes)
+
     def _render(self, state: State, actions: Tensor | None, **options: Any) -> Any:
         from rl4co.envs.routing.cvrpmvc.render import render
 
         return render(state, actions, **options)
+
+
+#: What compiled loops repeat, as defined above.
+CVRPMVC_RULES = {
+    name: getattr(CVRPMVCEnv, name)
+    for name in ("_transition", "_action_mask", "_forbidden", "_may_return")
+}
 
 
 def _previous(values: Tensor) -> Tensor:

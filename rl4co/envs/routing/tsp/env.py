@@ -8,9 +8,10 @@ import torch
 
 from torch import Tensor
 
-from rl4co.core.ops import get_distance_matrix
+from rl4co.core.graphs import CandidateGraph
 from rl4co.core.registry import ENVS
 from rl4co.envs.base import RL4COEnvBase, State
+from rl4co.envs.hooks import keeps_rules
 from rl4co.envs.routing._parts import tour_length
 from rl4co.envs.routing.tsp.generator import TSPGenerator
 
@@ -99,19 +100,38 @@ class TSPEnv(RL4COEnvBase):
         return torch.arange(num_starts, device=mask.device).expand(*mask.shape[:-1], num_starts)
 
     def _local_search(self, state: State, actions: Tensor, **options: Any) -> Tensor:
-        from rl4co.envs.routing.tsp.local_search import improve_tour
+        from rl4co.envs.routing.tsp.local_search import search_tours
 
-        matrix = state.get("cost_matrix")
-        distances = get_distance_matrix(state["locs"]) if matrix is None else matrix
-        batch = actions.shape[:-1]
-        improved = improve_tour(
-            distances.reshape(-1, *distances.shape[-2:]).cpu().numpy(),
-            actions.reshape(-1, actions.shape[-1]).cpu().numpy(),
-            **options,
+        rows = actions.reshape(-1, actions.shape[-1]).cpu().numpy()
+        arrays = {
+            key: state[key].reshape(-1, *state[key].shape[-2:]).cpu().numpy()
+            for key in ("locs", "cost_matrix")
+            if key in state
+        }
+        improved = search_tours(arrays.get("locs"), arrays.get("cost_matrix"), rows, **options)
+        return torch.from_numpy(improved).view(*actions.shape[:-1], -1).to(actions.device)
+
+    def _sample_by_edges(
+        self, state: State, graph: CandidateGraph, weights: Tensor, draws: Tensor, rule: str
+    ) -> Tensor | None:
+        from rl4co.envs.routing.tsp.ants import draw_tours
+
+        if graph.has_hub or not keeps_rules(self, TSP_RULES):
+            return None
+        tours = draw_tours(
+            state["locs"].double().numpy(),
+            graph.targets.numpy(),
+            graph.regular(weights).double().numpy(),
+            draws.double().numpy(),
+            rule == "nearest",
         )
-        return torch.from_numpy(improved).view(*batch, -1).to(actions.device)
+        return torch.from_numpy(tours)
 
     def _render(self, state: State, actions: Tensor | None, **options: Any) -> Any:
         from rl4co.envs.routing.tsp.render import render
 
         return render(state, actions, **options)
+
+
+#: What compiled loops repeat, as defined above.
+TSP_RULES = {name: getattr(TSPEnv, name) for name in ("_transition", "_action_mask")}

@@ -6,20 +6,71 @@ The search runs in numba kernels. Importing this module does not import numba: a
 
 from __future__ import annotations
 
-from typing import NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from rl4co.core.errors import ConfigError, InvalidInstanceError, InvalidSolutionError
+from rl4co.core.errors import (
+    ConfigError,
+    InvalidInstanceError,
+    InvalidSolutionError,
+    UnsupportedError,
+)
+from rl4co.envs.routing.tsp.neighbor_search import Floats, Ints
 from rl4co.kernels import compiled, run_in_chunks
-
-Ints: TypeAlias = npt.NDArray[np.int64]
-Floats: TypeAlias = npt.NDArray[np.float64]
 
 # A move must gain this share of what it takes out. The threshold is relative, so it suits unit
 # squares and metres alike, and far above rounding, so a sequence of moves cannot cycle.
 MIN_GAIN = 1e-6
+
+
+def search_tours(
+    locs: np.ndarray | None,
+    matrix: np.ndarray | None,
+    tours: np.ndarray,
+    num_neighbors: int | Literal["auto"] | None = "auto",
+    heatmap: np.ndarray | None = None,
+    **options: Any,
+) -> np.ndarray:
+    """Improved tours, by the search that suits the instance: what `env.local_search` calls.
+
+    Coordinates alone are searched on neighbour lists
+    (:func:`~rl4co.envs.routing.tsp.neighbor_search.improve_tours`), with a heatmap by guided search
+    (:func:`~rl4co.envs.routing.tsp.guided_search.guided_search`). Matrices, which may be
+    asymmetric, are searched by :func:`improve_tour`, and so are coordinates without a number of
+    neighbours.
+
+    Args:
+        locs: Coordinates.
+        matrix: Distances in place of Euclidean ones.
+        tours: Tours; tour `s * B + b` belongs to instance `b`.
+        num_neighbors: Neighbours of each node that new edges may lead to; None: all moves; "auto":
+            ten for coordinates, all moves for matrices.
+        heatmap: Weights of edges that guide perturbations, zero where pruned.
+        options: Further arguments of the function that is called: `max_iterations`, `threads`, ...
+
+    Shapes:
+        locs `[B, N, 2]`, matrix `[B, N, N]`, tours `[S * B, N]`, heatmap `[B, N, N]` → `[S * B, N]`
+    """
+    from rl4co.envs.routing.tsp.guided_search import guide_from_heatmap, guided_search
+    from rl4co.envs.routing.tsp.neighbor_search import improve_tours
+
+    if matrix is not None or locs is None:
+        if heatmap is not None:
+            raise UnsupportedError(
+                "expected coordinates for a search that a heatmap guides, got a matrix of distances"
+            )
+        assert matrix is not None  # one of the two is there
+        count = None if num_neighbors == "auto" else num_neighbors
+        return improve_tour(matrix, tours, num_neighbors=count, **options)
+    if num_neighbors is None and heatmap is None:
+        matrix = np.linalg.norm(locs[:, :, None] - locs[:, None], axis=-1)
+        return improve_tour(matrix, tours, **options)
+    if num_neighbors is not None and num_neighbors != "auto":
+        options["num_neighbors"] = num_neighbors
+    if heatmap is None:
+        return improve_tours(locs, tours, **options)
+    return guided_search(locs, tours, guide_from_heatmap(heatmap), **options)
 
 
 def two_opt(

@@ -44,10 +44,12 @@ class GNNEncoder(AutoregressiveEncoder):
         init_embedding: nn.Module | None = None,
     ) -> None:
         super().__init__()
-        embeddings = make_embeddings(env_name, EmbeddingConfig(embed_dim))
+        config = EmbeddingConfig(embed_dim)
+        embeddings = make_embeddings(env_name, config)
+        graph = None if embeddings.edge is None else embeddings.edge(config)
         kind = get_graph_network(network)
-        bipartite = getattr(embeddings.edge, "is_bipartite", None)
-        if embeddings.edge is None or bipartite is None:
+        bipartite = getattr(graph, "is_bipartite", None)
+        if graph is None or bipartite is None:
             raise UnsupportedError(
                 f"expected an environment with neighbours in its EnvEmbeddings.edge, got "
                 f"{env_name!r}; use AttentionModelPolicy, which needs no graph"
@@ -59,7 +61,7 @@ class GNNEncoder(AutoregressiveEncoder):
                 f"{network!r}"
             )
         self.init_embedding = embeddings.init if init_embedding is None else init_embedding
-        self.graph = embeddings.edge
+        self.graph = graph
         self.net = kind(embed_dim, num_layers, normalization, feedforward_hidden, num_heads)
 
     def forward(self, td: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:

@@ -1,0 +1,134 @@
+"""Routes drawn edge by edge in compiled loops: the rules of :class:`CVRPEnv` once more.
+
+Mirrors `CVRPEnv._transition`, `_action_mask`, `_forbidden` and `_may_return`: customers that fit
+the vehicle, and the depot unless the vehicle is there.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from rl4co.envs.routing.tsp.neighbor_search import Flags, Floats, Ints
+from rl4co.kernels import compiled, run_in_chunks
+
+
+def draw_routes(
+    demand: np.ndarray,
+    limit: np.ndarray,
+    targets: np.ndarray,
+    weights: np.ndarray,
+    hub: np.ndarray,
+    draws: np.ndarray,
+    threads: int = 1,
+) -> Ints:
+    """Solutions that follow edges with probabilities proportional to weights.
+
+    Args:
+        demand: Demand of the nodes, 0 at the depot, in float32, as the environment compares loads.
+        limit: What a vehicle carries, with the environment's slack.
+        targets: Where candidate edges of customers lead to, the depot among them.
+        weights: Their weights.
+        hub: Weights of the edges from the depot to the customers.
+        draws: Uniform numbers in [0, 1).
+        threads: Threads that share the solutions.
+
+    Shapes:
+        demand `[B, N]`, limit `[B]`, targets and weights `[B, N - 1, K]`, hub `[B, N - 1]`, draws
+        `[B, A, T]` → `[B, A, T']`, padded with zeros
+    """
+    batch, ants, steps = draws.shape
+    routes = np.zeros((batch, ants, steps), dtype=np.int64)
+    lengths = np.zeros((batch, ants), dtype=np.int64)
+    run_in_chunks(
+        lambda rows: _draw_rows(
+            demand, limit, targets, weights, hub, draws, routes, lengths, rows.start, rows.stop
+        ),
+        batch * ants,
+        threads,
+    )
+    return np.ascontiguousarray(routes[:, :, : lengths.max()])
+
+
+@compiled
+def _draw_rows(
+    demand: Floats,
+    limit: Floats,
+    targets: Ints,
+    weights: Floats,
+    hub: Floats,
+    draws: Floats,
+    routes: Ints,
+    lengths: Ints,
+    start: int,
+    stop: int,
+) -> None:
+    ants, size = routes.shape[1], demand.shape[1]
+    visited = np.empty(size, np.bool_)
+    for row in range(start, stop):
+        b, a = row // ants, row % ants
+        visited[:] = False
+        node, left, step, returned = 0, size - 1, 0, False
+        load = demand[b, 0] * 0
+        while left > 0:
+            if node == 0:
+                node = _leave(demand[b], limit[b], hub[b], visited, draws[b, a, step])
+            else:
+                node = _go_on(
+                    demand[b], limit[b], targets[b, node - 1], weights[b, node - 1], visited,
+                    load, draws[b, a, step],
+                )  # fmt: skip
+            routes[b, a, step] = node
+            step += 1
+            if node == 0:
+                load, returned = demand[b, 0] * 0, True
+            else:
+                visited[node] = True
+                load = load + demand[b, node]
+                left -= 1
+        # An episode ends when the depot, too, was visited.
+        lengths[b, a] = step if returned else step + 1
+
+
+@compiled
+def _leave(demand: Floats, limit: float, hub: Floats, visited: Flags, draw: float) -> int:
+    """The first customer of a route."""
+    total = 0.0
+    for node in range(1, demand.size):
+        if not visited[node] and demand[node] <= limit:
+            total += hub[node - 1]
+    threshold, chosen = draw * total, 0
+    for node in range(1, demand.size):
+        if not visited[node] and demand[node] <= limit:
+            if chosen == 0 or hub[node - 1] > 0.0:
+                chosen = node
+            threshold -= hub[node - 1]
+            if threshold < 0.0:
+                break
+    return chosen
+
+
+@compiled
+def _go_on(
+    demand: Floats,
+    limit: float,
+    targets: Ints,
+    weights: Floats,
+    visited: Flags,
+    load: float,
+    draw: float,
+) -> int:
+    """The next customer, or the depot."""
+    total = 0.0
+    for k in range(targets.size):
+        node = targets[k]
+        if node == 0 or (not visited[node] and demand[node] + load <= limit):
+            total += weights[k]
+    threshold, chosen = draw * total, 0
+    for k in range(targets.size):
+        node = targets[k]
+        if weights[k] > 0.0 and (node == 0 or (not visited[node] and demand[node] + load <= limit)):
+            chosen = node
+            threshold -= weights[k]
+            if threshold < 0.0:
+                break
+    return chosen

@@ -1,0 +1,270 @@
+"""Iterated local search for capacitated routes: ruin a small part, recreate it, keep what pays off.
+
+An iteration takes out strings of customers around a random one (Christiaens and Vanden Berghe,
+2020), puts each back at its best place beside its neighbours, and searches from there. It touches a
+few routes only, so its time does not depend on the number of customers; what is not better is
+taken back.
+"""
+
+from __future__ import annotations
+
+import time
+
+from collections.abc import Callable
+
+import numpy as np
+
+from rl4co.core.errors import ConfigError
+from rl4co.envs.routing.cvrp.fleet import (
+    NUM_NEIGHBORS,
+    Fleet,
+    between,
+    customer_lists,
+    enqueue,
+    fleet_cost,
+    insert,
+    link,
+    make_fleet,
+    refresh,
+    unlink,
+    visits_of,
+)
+from rl4co.envs.routing.cvrp.neighbor_search import improve_all, improve_touched
+from rl4co.envs.routing.tsp.neighbor_search import UNLIMITED, Floats, Ints
+from rl4co.kernels import compiled
+
+#: Most customers that an iteration takes out.
+MAX_RUIN = 20
+#: Longest string taken out of one route.
+MAX_STRING = 8
+#: Iterations between two looks at the clock.
+RUINS_PER_LOOK = 200
+#: Moves of the first search between two looks at the clock, per customer.
+MOVES_PER_LOOK = 0.1
+
+
+def iterate_routes(
+    locs: np.ndarray,
+    demand: np.ndarray,
+    limit: float,
+    visits: np.ndarray,
+    matrix: np.ndarray | None = None,
+    *,
+    max_ruins: int | None = None,
+    max_runtime: float | None = None,
+    num_neighbors: int = NUM_NEIGHBORS,
+    seed: int = 0,
+    on_improvement: Callable[[float], None] | None = None,
+) -> Ints:
+    """A solution improved by iterated local search; never longer than the given one.
+
+    Args:
+        locs: Coordinates; node 0 is the depot.
+        demand: Demand of the nodes, 0 at the depot.
+        limit: What a vehicle carries.
+        visits: A valid solution: customers with 0 between routes.
+        matrix: Symmetric distances in place of Euclidean ones.
+        max_ruins: Most iterations.
+        max_runtime: Seconds after which no more are begun; at least one of the two limits is
+            needed.
+        num_neighbors: Neighbours of each customer that new edges may lead to.
+        seed: Seed of the ruins.
+        on_improvement: Called with the length now and then, whenever it has become shorter.
+
+    Shapes:
+        locs `[N, 2]`, demand `[N]`, visits `[T]`, matrix `[N, N]` → `[T']`
+    """
+    if max_ruins is None and max_runtime is None:
+        raise ConfigError("expected max_ruins or max_runtime, got neither; the search has no end")
+    began = time.perf_counter()
+
+    def is_over() -> bool:
+        return max_runtime is not None and time.perf_counter() - began >= max_runtime
+
+    closed = np.concatenate([[0], visits, [0]])
+    lists = customer_lists(locs, num_neighbors, matrix)
+    fleet = make_fleet(locs, demand, limit, lists, closed, matrix, spare=MAX_RUIN)
+    if len(locs) < 3:
+        return visits_of(fleet)
+    moves = max(1, int(MOVES_PER_LOOK * len(locs)))
+    while not is_over() and improve_all(fleet, moves, True) >= moves:
+        if on_improvement is not None:
+            on_improvement(fleet_cost(fleet))
+    length = fleet_cost(fleet)
+    saved = fleet.after.copy()
+    fleet.changed[:] = False
+    rng = np.random.default_rng(seed)
+    left = UNLIMITED if max_ruins is None else max_ruins
+    while left > 0 and not is_over():
+        count = min(left, RUINS_PER_LOOK)
+        draws = rng.random((count, 3 + MAX_RUIN))
+        shorter = _ruin_and_recreate(fleet, saved, draws, length)
+        left -= count
+        if shorter < length and on_improvement is not None:
+            on_improvement(shorter)
+        length = shorter
+    return visits_of(fleet)
+
+
+@compiled
+def _ruin_and_recreate(f: Fleet, saved: Ints, draws: Floats, length: float) -> float:
+    """One iteration for each row of numbers in [0, 1); the length at the end.
+
+    `saved` has the links of the best routes; `f.changed` says which ones differ from it.
+    """
+    removed = np.empty(MAX_RUIN, np.int64)
+    for row in range(draws.shape[0]):
+        before = 0.0
+        count = _choose(f, draws[row], removed)
+        for i in range(count):
+            before += _take_out(f, removed[i])
+        for i in range(count):  # in random order
+            j = i + int(draws[row, 3 + i] * (count - i))
+            removed[i], removed[j] = removed[j], removed[i]
+        after = 0.0
+        for i in range(count):
+            after += _put_back(f, removed[i])
+        change = after - before
+        if change > 0.5 * before:  # hopeless
+            _empty_queue(f)
+        else:
+            change = _search(f, saved)
+        if change < -1e-12:
+            length += change
+            _keep(f, saved)
+        else:
+            _restore(f, saved)
+    return length
+
+
+@compiled
+def _choose(f: Fleet, draws: Floats, removed: Ints) -> int:
+    """Strings of customers around a random one; their number."""
+    size = f.queue.size
+    center = 1 + int(draws[0] * (size - 1))
+    wanted = min(1 + int(draws[1] * MAX_RUIN), size - 1)
+    longest = 1 + int(draws[2] * MAX_STRING)
+    count = _add_string(f, center, longest, wanted, removed, 0)
+    for v in f.neighbors[center]:
+        if count >= wanted:
+            break
+        count = _add_string(f, v, longest, wanted, removed, count)
+    return count
+
+
+@compiled
+def _add_string(f: Fleet, node: int, longest: int, wanted: int, removed: Ints, count: int) -> int:
+    """Adds consecutive customers from a node on, unless its route has lost some already."""
+    for i in range(count):
+        if f.route[removed[i]] == f.route[node]:
+            return count
+    for _ in range(longest):
+        if node >= f.queue.size or count >= wanted:
+            break
+        removed[count] = node
+        count += 1
+        node = f.after[node]
+    return count
+
+
+@compiled
+def _take_out(f: Fleet, node: int) -> float:
+    """Takes a customer out; what its route loses in length."""
+    p, x = f.before[node], f.after[node]
+    lost = between(f, p, node) + between(f, node, x) - between(f, p, x)
+    unlink(f, node)
+    refresh(f, f.route[node])
+    f.route[node] = -1
+    enqueue(f, p)
+    enqueue(f, x)
+    return lost
+
+
+@compiled
+def _put_back(f: Fleet, node: int) -> float:
+    """Puts a customer to its best place beside a neighbour, or into a route of its own."""
+    size, room = f.queue.size, f.limit[0] - f.demand[node]
+    best, place = np.inf, -1
+    for v in f.neighbors[node]:
+        if f.route[v] < 0 or f.load[f.route[v]] > room:
+            continue
+        for p in (v, f.before[v]):
+            x = f.after[p]
+            added = between(f, p, node) + between(f, node, x) - between(f, p, x)
+            if added < best:
+                best, place = added, p
+    alone = 2.0 * between(f, 0, node)
+    if alone < best:
+        for r in range(f.load.size - 1, -1, -1):  # spare routes are the last ones
+            if f.size[r] == 0:
+                best, place = alone, size + r
+                break
+    insert(f, node, place)
+    refresh(f, f.route[place])
+    enqueue(f, node)
+    enqueue(f, f.before[node])
+    enqueue(f, f.after[node])
+    return best
+
+
+@compiled
+def _empty_queue(f: Fleet) -> None:
+    size = f.queue.size
+    while f.state[1] > 0:
+        f.queued[f.queue[f.state[0]]] = False
+        f.state[0] = (f.state[0] + 1) % size
+        f.state[1] -= 1
+
+
+@compiled
+def _search(f: Fleet, saved: Ints) -> float:
+    """Searches from what was touched; by how much the routes are longer than the saved ones."""
+    improve_touched(f, UNLIMITED)
+    change = 0.0
+    for r in range(f.load.size):
+        if f.changed[r]:
+            change += _length(f, f.after, r) - _length(f, saved, r)
+    return change
+
+
+@compiled
+def _length(f: Fleet, after: Ints, r: int) -> float:
+    depot = f.queue.size + r
+    node, total = depot, 0.0
+    while True:
+        total += between(f, node, after[node])
+        node = after[node]
+        if node == depot:
+            return total
+
+
+@compiled
+def _keep(f: Fleet, saved: Ints) -> None:
+    for r in range(f.load.size):
+        if f.changed[r]:
+            f.changed[r] = False
+            depot = f.queue.size + r
+            node = depot
+            while True:
+                saved[node] = f.after[node]
+                node = saved[node]
+                if node == depot:
+                    break
+
+
+@compiled
+def _restore(f: Fleet, saved: Ints) -> None:
+    # A customer was in one changed route, so routes do not meet while they are linked again.
+    for r in range(f.load.size):
+        if f.changed[r]:
+            depot = f.queue.size + r
+            node = depot
+            while True:
+                link(f, node, saved[node])
+                node = saved[node]
+                if node == depot:
+                    break
+    for r in range(f.load.size):
+        if f.changed[r]:
+            refresh(f, r)
+            f.changed[r] = False

@@ -1,0 +1,149 @@
+"""Iterated local search for symmetric tours: kick a small part, repair it, keep what is not worse.
+
+A kick exchanges two short neighbouring segments (a local double bridge). The search that follows
+looks only at the nodes that the kick touched, so an iteration takes microseconds whatever the
+number of nodes; if it does not pay off, a journal takes it back.
+"""
+
+from __future__ import annotations
+
+import time
+
+from collections.abc import Callable
+
+import numpy as np
+
+from rl4co.core.errors import ConfigError
+from rl4co.envs.routing.tsp.neighbor_search import (
+    JOURNAL,
+    NUM_NEIGHBORS,
+    UNLIMITED,
+    Cycle,
+    Floats,
+    Ints,
+    apart,
+    checked_tours,
+    enqueue,
+    improve_queued,
+    load_tour,
+    make_cycle,
+    neighbor_lists,
+    reverse,
+    store_tour,
+    take_back,
+    tour_cost,
+)
+from rl4co.kernels import compiled
+
+#: Longest segment of a kick.
+MAX_KICK = 50
+#: Kicks between two looks at the clock.
+KICKS_PER_LOOK = 2_000
+
+
+def iterate_tour(
+    locs: np.ndarray,
+    tour: np.ndarray,
+    matrix: np.ndarray | None = None,
+    *,
+    max_kicks: int | None = None,
+    max_runtime: float | None = None,
+    num_neighbors: int = NUM_NEIGHBORS,
+    seed: int = 0,
+    on_improvement: Callable[[float], None] | None = None,
+) -> Ints:
+    """A tour improved by iterated local search; never longer than the given one.
+
+    Args:
+        locs: Coordinates.
+        tour: Permutation of the nodes to begin with.
+        matrix: Symmetric distances in place of Euclidean ones.
+        max_kicks: Most kicks.
+        max_runtime: Seconds after which no more kicks are made; at least one of the two limits is
+            needed.
+        num_neighbors: Neighbours of each node that new edges may lead to.
+        seed: Seed of the kicks.
+        on_improvement: Called with the length now and then, whenever it has become shorter.
+
+    Shapes:
+        locs `[N, 2]`, tour `[N]`, matrix `[N, N]` → `[N]`
+    """
+    if max_kicks is None and max_runtime is None:
+        raise ConfigError("expected max_kicks or max_runtime, got neither; the search has no end")
+    began = time.perf_counter()
+    result = checked_tours(np.asarray(locs)[None], np.asarray(tour)[None])[0]
+    size = len(result)
+    if size < 5:
+        return result if size < 4 else _settle(locs, result, matrix, num_neighbors)
+    cycle = make_cycle(locs, neighbor_lists(locs, matrix, num_neighbors), matrix, JOURNAL)
+    load_tour(cycle, result)
+    length = tour_cost(cycle.points, cycle.matrix, result)
+    first_search = cycle._replace(journal=cycle.journal[:0])  # nothing to take back yet
+    _enqueue_all(first_search, result)
+    length -= improve_queued(first_search, UNLIMITED)[0]
+    if on_improvement is not None:
+        on_improvement(length)
+    rng = np.random.default_rng(seed)
+    left = UNLIMITED if max_kicks is None else max_kicks
+    while left > 0 and (max_runtime is None or time.perf_counter() - began < max_runtime):
+        count = min(left, KICKS_PER_LOOK)
+        shorter = _kick_and_repair(cycle, rng.random((count, 3)), length)
+        left -= count
+        if shorter < length and on_improvement is not None:
+            on_improvement(shorter)
+        length = shorter
+    store_tour(cycle, result, int(result[0]))
+    return result
+
+
+def _settle(locs: np.ndarray, tour: Ints, matrix: np.ndarray | None, num_neighbors: int) -> Ints:
+    """The local optimum of a tour that is too short for kicks."""
+    cycle = make_cycle(locs, neighbor_lists(locs, matrix, num_neighbors), matrix)
+    load_tour(cycle, tour)
+    _enqueue_all(cycle, tour)
+    improve_queued(cycle, UNLIMITED)
+    store_tour(cycle, tour, int(tour[0]))
+    return tour
+
+
+@compiled
+def _enqueue_all(c: Cycle, nodes: Ints) -> None:
+    for node in nodes:
+        enqueue(c, node)
+
+
+@compiled
+def _kick_and_repair(c: Cycle, draws: Floats, length: float) -> float:
+    """One iteration for each row of numbers in [0, 1); the length of the tour at the end."""
+    size = c.nodes.size
+    longest = min(MAX_KICK, size // 4)
+    for row in range(draws.shape[0]):
+        c.state[2] = 0
+        i = int(draws[row, 0] * size)
+        first = 1 + int(draws[row, 1] * longest)
+        second = 1 + int(draws[row, 2] * longest)
+        added = _kick(c, i, first, second)
+        gained, _ = improve_queued(c, UNLIMITED)
+        change = added - gained
+        if change <= 0.0:
+            length += change
+        else:
+            take_back(c)
+    return length
+
+
+@compiled
+def _kick(c: Cycle, i: int, first: int, second: int) -> float:
+    """Exchanges the `first` nodes after position i and the `second` nodes after these."""
+    size = c.nodes.size
+    head, middle, end = (i + 1) % size, (i + first + 1) % size, (i + first + second + 1) % size
+    a, b = c.nodes[i], c.nodes[head]
+    x, y = c.nodes[(i + first) % size], c.nodes[middle]
+    z, w = c.nodes[(i + first + second) % size], c.nodes[end]
+    reverse(c, head, (end - 1) % size)
+    reverse(c, head, (i + second) % size)
+    reverse(c, (i + second + 1) % size, (end - 1) % size)
+    for node in (a, b, x, y, z, w):
+        enqueue(c, node)
+    new = apart(c, a, y) + apart(c, z, b) + apart(c, x, w)
+    return new - apart(c, a, b) - apart(c, x, y) - apart(c, z, w)

@@ -1,0 +1,111 @@
+"""Weights of the original graph networks of DeepACO and GFACS, in the library's names."""
+
+from __future__ import annotations
+
+import re
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from torch import Tensor, nn
+
+from rl4co.core.errors import FileFormatError, UnknownNameError
+
+#: Original modules of the layers → ours.
+_LAYERS = {
+    "v_lins1": "own",
+    "v_lins2": "message",
+    "v_lins3": "origin",
+    "v_lins4": "destination",
+    "e_lins0": "edge",
+    "v_bns": "norm_nodes",
+    "e_bns": "norm_edges",
+}
+_LAYER_KEY = re.compile(r"emb_net\.(\w+)\.(\d+)\.(?:module\.)?(\w+)")
+_HEAD_KEY = re.compile(r"par_net_heu\.lins\.(\d+)\.(\w+)")
+#: Parts that are not used, or not there in evaluation.
+_UNUSED = re.compile(r"par_net_phe\.|.*_dummy$")
+
+
+def read_weights(
+    source: str | Path | Mapping[str, Any], problem: str, known: Any
+) -> dict[str, Tensor]:
+    """Original arrays by name, from an `.npz` or `.pt` file (`weights_only`), or a state dict.
+
+    Args:
+        source: File or state dict.
+        problem: Name of the environment.
+        known: Environments with original weights.
+    """
+    if problem not in known:
+        raise UnknownNameError("problem with original weights", problem, known)
+    if isinstance(source, Mapping):
+        return {key: torch.as_tensor(value) for key, value in source.items()}
+    path = Path(source)
+    if not path.is_file():
+        raise FileNotFoundError(f"expected original weights at {path}, got no file")
+    try:
+        if path.suffix == ".npz":
+            with np.load(path, allow_pickle=False) as arrays:
+                return {key: torch.from_numpy(arrays[key]) for key in arrays.files}
+        content = torch.load(path, map_location="cpu", weights_only=True)
+        return {key: torch.as_tensor(value) for key, value in content.items()}
+    except PermissionError:
+        raise
+    except Exception as error:
+        raise FileFormatError(
+            f"expected an .npz of original arrays or an original .pt file, got {path}, which is "
+            f"truncated, foreign or holds Python objects ({type(error).__name__})"
+        ) from error
+
+
+def convert_weights(original: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Original values under the names of a policy with an :class:`EdgeGNN`."""
+    found: dict[str, Tensor] = {}
+    for key, value in original.items():
+        if _UNUSED.match(key):
+            continue
+        head, layer = _HEAD_KEY.fullmatch(key), _LAYER_KEY.fullmatch(key)
+        if head:
+            name = f"encoder.head.layers.{head[1]}.{head[2]}"
+        elif layer and layer[1] in _LAYERS:
+            name = f"encoder.net.layers.{layer[2]}.{_LAYERS[layer[1]]}.{layer[3]}"
+        else:
+            name = key.replace("emb_net.v_lin0", "encoder.edge_embedding.node_embed")
+            name = name.replace("emb_net.e_lin0", "encoder.edge_embedding.edge_embed")
+            name = name.replace("Z_net.", "log_partition.net.")
+        found[name] = value
+    return found
+
+
+def load_into(policy: nn.Module, weights: Mapping[str, Tensor], problem: str) -> None:
+    """Loads converted weights; others than expected are named."""
+    expected = policy.state_dict()
+    wrong = sorted(
+        key
+        for key in expected.keys() | weights.keys()
+        if key not in expected or key not in weights or expected[key].shape != weights[key].shape
+    )
+    if wrong:
+        raise FileFormatError(
+            f"expected original weights for {problem}, got others: {', '.join(wrong[:6])} missing, "
+            "unknown or of another shape; is it a file for another problem or method?"
+        )
+    policy.load_state_dict(dict(weights))
+
+
+def count_layers(weights: Mapping[str, Tensor]) -> tuple[int, int, int]:
+    """Embedding size, layers of the network and layers of the head."""
+    try:
+        size = weights["encoder.edge_embedding.edge_embed.bias"].shape[0]
+    except KeyError:
+        raise FileFormatError(
+            f"expected original weights of DeepACO or GFACS, got keys {sorted(weights)[:4]} ..."
+        ) from None
+    layers = {key.split(".")[3] for key in weights if key.startswith("encoder.net.layers.")}
+    head = {key.split(".")[3] for key in weights if key.startswith("encoder.head.layers.")}
+    return size, len(layers), len(head)

@@ -1,0 +1,174 @@
+"""Policy of DeepACO: a graph network gives ants their heuristic (Ye et al., 2023).
+
+Paper: https://arxiv.org/abs/2309.14032. Original code: henry-yeh/DeepACO.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from tensordict import TensorDictBase
+from torch import Tensor
+
+from rl4co.core.errors import ConfigError, UnknownNameError
+from rl4co.core.ops import flatten_starts, unbatchify
+from rl4co.decoding.ant_colony import AntColony, ColonyConfig, ColonyResult
+from rl4co.envs.base import RL4COEnvBase
+from rl4co.models.policies.nonautoregressive import EdgeWeights, NARGNNPolicy
+
+#: Decode type of a search by ants.
+ANTS = "ants"
+_PHASES = ("train", "val", "test")
+
+
+class DeepACOPolicy(NARGNNPolicy):
+    """Weights of edges for ants.
+
+    The decode type "ants" searches with a colony and returns its best solution of each instance;
+    all other decode types follow the weights alone.
+
+    Args:
+        env_name: Environment.
+        embed_dim: Embedding size D.
+        num_layers_graph_encoder: Layers of the network.
+        num_layers_heatmap_generator: Linear layers of the head.
+        k_sparse: Nearest neighbours that each node has edges to (default: a share of all nodes).
+        edge_options: Settings of the problem's edge embedding.
+        rule: What to do where no candidate edge is allowed, "nearest" or "uniform".
+        n_ants: Ants per instance, a number or one for each phase.
+        n_iterations: Iterations of the colony at validation and test, a number or one for each.
+        aco_kwargs: Further settings of the colony, see :class:`ColonyConfig`.
+        kwargs: See :class:`NARGNNPolicy`.
+    """
+
+    def __init__(
+        self,
+        env_name: str = "tsp",
+        embed_dim: int = 32,
+        num_layers_graph_encoder: int = 12,
+        num_layers_heatmap_generator: int = 3,
+        k_sparse: int | None = None,
+        edge_options: Mapping[str, Any] | None = None,
+        rule: str = "nearest",
+        n_ants: int | Mapping[str, int] | None = None,
+        n_iterations: int | Mapping[str, int] | None = None,
+        aco_kwargs: Mapping[str, Any] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(
+            env_name=env_name,
+            embed_dim=embed_dim,
+            num_layers_graph_encoder=num_layers_graph_encoder,
+            num_layers_heatmap_generator=num_layers_heatmap_generator,
+            k_sparse=k_sparse,
+            edge_options=edge_options,
+            rule=rule,  # type: ignore[arg-type]
+            **kwargs,
+        )
+        self.n_ants = _by_phase("n_ants", n_ants, {"train": 30, "val": 20, "test": 48})
+        self.n_iterations = _by_phase("n_iterations", n_iterations, {"val": 1, "test": 10})
+        known = {field.name for field in dataclasses.fields(ColonyConfig)}
+        for name in aco_kwargs or {}:
+            if name not in known:
+                raise UnknownNameError("setting of the ant colony", name, known)
+        self.colony = ColonyConfig(**{"rule": rule, **(aco_kwargs or {})})
+
+    def forward(  # type: ignore[override]
+        self,
+        td: TensorDictBase,
+        env: RL4COEnvBase | str | None = None,
+        phase: str = "train",
+        calc_reward: bool = True,
+        *,
+        decode_type: str | None = None,
+        **kwargs: Any,
+    ) -> dict[str, Any]:
+        """Solutions; see :meth:`NonAutoregressivePolicy.forward`.
+
+        With `decode_type="ants"` the options are `n_ants`, `n_iterations`, `max_runtime` and `rng`.
+        """
+        if decode_type != ANTS:
+            return super().forward(td, env, phase, calc_reward, decode_type=decode_type, **kwargs)
+        known = ("n_ants", "n_iterations", "max_runtime", "rng")
+        for name in kwargs:
+            if name not in known:
+                raise UnknownNameError("option of the decode type 'ants'", name, known)
+        result = self.search(td, self._environment(env), phase, **kwargs)
+        return {"reward": result.reward, "actions": result.actions}
+
+    @torch.no_grad()
+    def search(
+        self,
+        td: TensorDictBase,
+        env: RL4COEnvBase,
+        phase: str = "test",
+        n_ants: int | None = None,
+        n_iterations: int | None = None,
+        max_runtime: float | None = None,
+        rng: torch.Generator | None = None,
+        hidden: EdgeWeights | None = None,
+    ) -> ColonyResult:
+        """A search by ants.
+
+        Args:
+            td: State after reset, batch `[B]`.
+            env: Environment.
+            phase: Selects the number of ants and iterations.
+            n_ants: Replaces the number of ants.
+            n_iterations: Replaces the number of iterations.
+            max_runtime: Seconds after which no further iteration is begun.
+            rng: Random stream.
+            hidden: From :meth:`edge_weights`, if that is known already.
+        """
+        found = self.edge_weights(td) if hidden is None else hidden
+        ants = self.n_ants.get(phase, self.n_ants["test"]) if n_ants is None else n_ants
+        config = dataclasses.replace(self.colony, n_ants=ants)
+        seed: int | torch.Generator = 0 if rng is None else rng
+        colony = AntColony(env, td, found.graph, found.weights, config, seed)
+        count = self.n_iterations.get(phase, 1) if n_iterations is None else n_iterations
+        return colony.run(count, max_runtime)
+
+    @torch.no_grad()
+    def improve(
+        self,
+        td: TensorDictBase,
+        env: RL4COEnvBase,
+        actions: Tensor,
+        hidden: EdgeWeights,
+        rounds: int = 0,
+        **options: Any,
+    ) -> Tensor:
+        """Solutions after the problem's local search: `[B, A, T]` → `[B, A, T']`.
+
+        Args:
+            td: State after reset, batch `[B]`.
+            env: Environment.
+            actions: Solutions.
+            hidden: From :meth:`edge_weights`, to guide perturbations.
+            rounds: Number of guided perturbations (0: a plain search).
+            options: Further options of `env.local_search`.
+        """
+        if rounds:
+            heatmap = hidden.graph.dense(hidden.weights).cpu().numpy()
+            options |= {"heatmap": heatmap, "rounds": rounds}
+        improved = env.local_search(td, flatten_starts(actions), **options)
+        return unbatchify(improved, actions.shape[1])
+
+
+def _by_phase(
+    name: str, given: int | Mapping[str, int] | None, defaults: Mapping[str, int]
+) -> dict[str, int]:
+    """A number for each phase."""
+    if isinstance(given, int):
+        given = dict.fromkeys(_PHASES, given)
+    for phase, value in (given or {}).items():
+        if phase not in _PHASES:
+            raise UnknownNameError(f"phase in {name}", phase, _PHASES)
+        if value < 1:
+            raise ConfigError(f"expected {name} of at least 1, got {value} for {phase}")
+    return {**defaults, **(given or {})}

@@ -1,0 +1,90 @@
+"""Policy of GLOP: a partition of the customers into tours (Ye et al., 2024).
+
+Paper: https://arxiv.org/abs/2312.08224. Original code: henry-yeh/GLOP.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from tensordict import TensorDictBase
+from torch import Tensor
+
+from rl4co.core.errors import ConfigError
+from rl4co.models.policies.nonautoregressive import NARGNNPolicy
+from rl4co.models.zoo.glop.adapter import CVRPAdapter, make_tour_solver
+from rl4co.models.zoo.glop.revision import Reviser
+
+
+class GLOPPolicy(NARGNNPolicy):
+    """Weights of edges by which customers are put together; tours are the sub-solver's matter.
+
+    Args:
+        env_name: Environment.
+        embed_dim: Embedding size D.
+        num_layers_graph_encoder: Layers of the network.
+        num_layers_heatmap_generator: Linear layers of the head.
+        k_sparse: Candidate edges per customer (default: a share of all).
+        edge_options: Settings of the problem's edge embedding.
+        n_samples: Partitions per instance.
+        subprob_solver: How tours are solved: "insertion", "search" (insertion, 2-opt and Or-opt),
+            "ils", "lkh" or "reviser".
+        kwargs: See :class:`NARGNNPolicy`.
+    """
+
+    def __init__(
+        self,
+        env_name: str = "cvrpmvc",
+        embed_dim: int = 48,
+        num_layers_graph_encoder: int = 12,
+        num_layers_heatmap_generator: int = 3,
+        k_sparse: int | None = None,
+        edge_options: Mapping[str, Any] | None = None,
+        n_samples: int = 20,
+        subprob_solver: str = "insertion",
+        **kwargs: Any,
+    ) -> None:
+        if n_samples < 1:
+            raise ConfigError(f"expected n_samples of at least 1, got {n_samples}")
+        super().__init__(
+            env_name=env_name,
+            embed_dim=embed_dim,
+            num_layers_graph_encoder=num_layers_graph_encoder,
+            num_layers_heatmap_generator=num_layers_heatmap_generator,
+            k_sparse=k_sparse,
+            edge_options=edge_options,
+            **{"by_node": True, **kwargs},
+        )
+        self.n_samples = n_samples
+        self.subprob_solver = subprob_solver
+        self.revisers: Sequence[Reviser] = ()
+        if subprob_solver != "reviser":
+            make_tour_solver(subprob_solver)  # refuses unknown names now
+
+    @torch.no_grad()
+    def solve_subproblems(
+        self, td: TensorDictBase, actions: Tensor, subprob_solver: str | None = None
+    ) -> Tensor:
+        """Solutions with each of their tours solved anew: `[B, S, T]` → `[B, S, T']`.
+
+        Args:
+            td: State after reset, batch `[B]`.
+            actions: Solutions, the depot between tours.
+            subprob_solver: Replaces the policy's sub-solver.
+        """
+        solver = make_tour_solver(subprob_solver or self.subprob_solver, self.revisers)
+        points, rows = td["locs"].double().cpu().numpy(), actions.cpu().numpy()
+        solved = []
+        for b in range(len(rows)):
+            adapter = CVRPAdapter(points[b])
+            solved.append([adapter.solve(row, solver) for row in rows[b]])
+        width = max(max(len(row) for row in part) for part in solved)
+        result = np.zeros((*actions.shape[:2], width), dtype=np.int64)
+        for b, part in enumerate(solved):
+            for s, row in enumerate(part):
+                result[b, s, : len(row)] = row
+        return torch.from_numpy(result).to(actions.device)

@@ -1,0 +1,90 @@
+"""Sweep: customers by angle around the depot, cut into vehicles; then a short tour for each.
+
+The classical counterpart of learned partitions. Tours are made by insertion, 2-opt and Or-opt.
+"""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+
+from tensordict import TensorDictBase
+from torch import Tensor
+
+from rl4co.core.errors import ConfigError
+from rl4co.envs.base import RL4COEnvBase
+from rl4co.envs.routing.cvrp.sweep import join_routes, order_route, sweep_partition
+from rl4co.envs.routing.tsp.iterated_search import iterate_tour
+from rl4co.solvers._base import register_solver
+from rl4co.solvers._geometry import Geometry, as_actions, geometries
+from rl4co.solvers._threads import Note, map_in_threads
+from rl4co.solvers.formulations import RoutingFormulation
+
+#: Kicks of the iterated search per customer of a route.
+KICKS_PER_CUSTOMER = 40
+
+
+@register_solver("sweep", reads=RoutingFormulation)
+def sweep(
+    env: RL4COEnvBase,
+    td: TensorDictBase,
+    *,
+    max_runtime: float,
+    num_procs: int,
+    starts: int = 1,
+    polish: bool = False,
+    progress: bool | None = None,
+) -> Tensor:
+    """The best of some sweeps; the same arguments give the same solutions.
+
+    A tour (TSP) is a sweep with a single vehicle, so only the order of its customers counts.
+
+    Args:
+        env: Environment.
+        td: State after reset, with coordinates.
+        max_runtime: Seconds per instance after which no further sweep is begun.
+        num_procs: Instances solved at the same time, each in its own thread.
+        starts: Sweeps that begin at different angles, of which the best counts.
+        polish: Whether the tour of each vehicle is improved by iterated local search.
+        progress: Whether to show a progress bar; None: if stderr is a terminal.
+
+    Returns:
+        Actions `[B, T]`.
+    """
+    if starts < 1:
+        raise ConfigError(f"expected at least 1 start, got {starts}")
+
+    def solve(geometry: Geometry, note: Note) -> np.ndarray:
+        began = time.perf_counter()
+        best, shortest = None, np.inf
+        customers = len(geometry.points) - 1
+        demand = np.zeros(customers + 1) if geometry.demand is None else geometry.demand
+        for first in np.linspace(0, customers, starts, endpoint=False).astype(int):
+            parts = sweep_partition(geometry.points, demand, geometry.limit, int(first))
+            routes = [order_route(geometry.points, part) for part in parts]
+            if polish:
+                routes = [_polish(geometry.points, route) for route in routes]
+            visits = join_routes(routes)
+            if geometry.demand is None:
+                visits = np.append(0, visits[:-1])
+            cost = geometry.cost(visits)
+            if best is None or cost < shortest:
+                best, shortest = visits, cost
+                note(cost)
+            if time.perf_counter() - began > max_runtime:
+                break
+        assert best is not None
+        return best
+
+    description = f"sweep ({env.name})"
+    jobs = geometries(env, td)
+    found = map_in_threads(solve, jobs, num_procs, description=description, progress=progress)
+    return as_actions(found, td)
+
+
+def _polish(points: np.ndarray, route: np.ndarray) -> np.ndarray:
+    nodes = np.append(0, route)
+    kicks = KICKS_PER_CUSTOMER * len(nodes)
+    tour = iterate_tour(points[nodes], np.arange(len(nodes)), max_kicks=kicks)
+    return nodes[tour][1:]
