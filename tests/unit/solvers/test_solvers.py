@@ -31,10 +31,11 @@ QUICK: dict[str, dict[str, int]] = {
     "ortools": {"max_solutions": 20},
     "ils": {"max_iterations": 50},
 }
-#: Package that a solver needs.
-#: A solver that refuses the instances of a problem of its kind.
+#: Solvers that need further methods of a formulation.
 WITH_METHODS = ("genetic", "greedy", "particle_swarm")
+#: A solver that refuses the instances of a problem of its kind.
 BEYOND = ("lkh", "cvrp")
+#: Package that a solver needs.
 PACKAGES = {"lkh": "elkai", "pyvrp": "pyvrp", "ortools": "ortools"}
 
 needs_elkai = pytest.mark.skipif(importlib.util.find_spec("elkai") is None, reason="no elkai")
