@@ -64,7 +64,8 @@ _WIDTH_64 = {"policy_kwargs": {"embed_dim": 64, "num_encoder_layers": 2}}
 METHODS: dict[str, Method] = {
     "dact": Method(
         "tsp", "dact", "DACT", "tsp_kopt", {},
-        {**_QUICK, "policy_kwargs": {"embed_dim": 32, "score": "cauchy", "dropout": 0.0}},
+        {**_QUICK, "lr_policy": 1e-3, "lr_critic": 1e-3,
+         "policy_kwargs": {"embed_dim": 32, "dropout": 0.0}},
     ),
     "neuopt": Method(
         "tsp", "neuopt", "NeuOpt", "tsp_kopt", {"k_max": 4}, {**_QUICK, **_WIDTH_64}

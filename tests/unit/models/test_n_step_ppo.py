@@ -272,8 +272,7 @@ def test_another_critic():
 
 # ---------------------------------------------------------------- learning
 
-#: What a method needs to become clearly better: nodes, instances per batch, batches. With other
-#: seeds the statistic came out at 8 or more.
+#: What a method needs to become clearly better: nodes, instances per batch, batches.
 LEARNING = {DACT: (10, 64, 20), NeuOpt: (10, 64, 12), N2S: (8, 32, 16)}
 
 
