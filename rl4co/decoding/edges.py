@@ -69,8 +69,7 @@ class EdgeLogits:
         cls, graph: CandidateGraph, weights: Tensor, locs: Tensor, rule: Rule = "nearest"
     ) -> EdgeLogits:
         """Of weights `[B, E]`; up to 5,000 nodes."""
-        floor = torch.log(torch.tensor(EPSILON, dtype=weights.dtype, device=weights.device))
-        log_weights = graph.dense((weights + EPSILON).log(), float(floor))
+        log_weights = graph.dense((weights + EPSILON).log(), math.log(EPSILON))
         is_candidate = graph.dense(torch.ones_like(weights)) > 0
         return cls(log_weights, is_candidate, locs, graph.has_hub, check_rule(rule))
 

@@ -207,6 +207,8 @@ def test_beam_search(env_name):
 def test_losses(pair_names):
     """A training step and a validation step of the method, baseline and augmentation included."""
     model_name, env_name = pair_names
+    if getattr(MODELS[model_name], "searches_on_host", False):
+        pytest.skip("local search and sub-solvers run on the host")
     env = make_env(env_name)
     model = MODELS[model_name](env, **tiny_arguments(model_name, check_nan=False))
     # Generators of random numbers exist on real devices only.

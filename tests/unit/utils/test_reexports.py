@@ -167,8 +167,9 @@ def test_embeddings_by_name(name: str):
     assert all("bias" not in key for key, _ in init.named_parameters())
     assert isinstance(env_context_embedding(name, {"embed_dim": 16}), nn.Module)
     assert env_dynamic_embedding(name, {"embed_dim": 16}) is None
+    assert isinstance(env_edge_embedding(name, {"embed_dim": 16}), nn.Module)
     with pytest.raises(UnsupportedError, match="edge embedding"):
-        env_edge_embedding(name, {"embed_dim": 16})
+        env_edge_embedding("pdp", {"embed_dim": 16})
 
 
 def test_wrong_embedding_requests_are_refused():

@@ -71,7 +71,7 @@ def _draw_rows(
         load = demand[b, 0] * 0
         while left > 0:
             if node == 0:
-                node = _leave(demand[b], limit[b], hub[b], visited, draws[b, a, step])
+                node = leave_depot(demand[b], limit[b], hub[b], visited, draws[b, a, step])
             else:
                 node = _go_on(
                     demand[b], limit[b], targets[b, node - 1], weights[b, node - 1], visited,
@@ -90,7 +90,7 @@ def _draw_rows(
 
 
 @compiled
-def _leave(demand: Floats, limit: float, hub: Floats, visited: Flags, draw: float) -> int:
+def leave_depot(demand: Floats, limit: float, hub: Floats, visited: Flags, draw: float) -> int:
     """The first customer of a route."""
     total = 0.0
     for node in range(1, demand.size):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from rl4co.envs.routing.cvrp.ants import leave_depot
 from rl4co.envs.routing.tsp.neighbor_search import Flags, Floats, Ints
 from rl4co.kernels import compiled
 
@@ -77,7 +78,7 @@ def _draw(
         rest = rest + demand[other]
     while left > 0:
         if node == 0:
-            following = _first(demand, limit, hub, visited, draws[step])
+            following = leave_depot(demand, limit, hub, visited, draws[step])
         else:
             home = rest <= (vehicles - used) * capacity
             following = _next(
@@ -97,24 +98,6 @@ def _draw(
         node = following
     # An episode ends when the depot, too, was visited.
     return step if used > 1 else step + 1
-
-
-@compiled
-def _first(demand: Floats, limit: float, hub: Floats, visited: Flags, draw: float) -> int:
-    """The first customer of a route."""
-    total, chosen = 0.0, 0
-    for node in range(1, demand.size):
-        if not visited[node] and demand[node] <= limit:
-            total += hub[node - 1]
-    threshold = draw * total
-    for node in range(1, demand.size):
-        if not visited[node] and demand[node] <= limit:
-            if chosen == 0 or hub[node - 1] > 0.0:
-                chosen = node
-            threshold -= hub[node - 1]
-            if threshold < 0.0:
-                break
-    return chosen
 
 
 @compiled

@@ -50,6 +50,8 @@ class DeepACO(REINFORCE):
         kwargs: See :class:`REINFORCE`.
     """
 
+    #: Solutions leave the device for local search, pheromone and sub-solvers.
+    searches_on_host = True
     supported_envs = SUPPORTED
     support_reason = "its network needs an edge embedding of the problem"
     default_metrics = {

@@ -55,6 +55,8 @@ class GFACS(RL4COLitModule):
         kwargs: See :class:`RL4COLitModule`.
     """
 
+    #: Solutions leave the device for local search, pheromone and sub-solvers.
+    searches_on_host = True
     supported_envs = SUPPORTED
     support_reason = "its network needs an edge embedding of the problem"
     default_metrics = {

@@ -35,6 +35,8 @@ class GLOP(REINFORCE):
         kwargs: See :class:`REINFORCE`.
     """
 
+    #: Solutions leave the device for local search, pheromone and sub-solvers.
+    searches_on_host = True
     supported_envs = ("cvrp", "cvrpmvc", "pctsp", "spctsp")
     support_reason = "a partition or a subset of customers is what it learns"
     default_metrics = {"val": ("reward", "mean_reward"), "test": ("reward", "mean_reward")}
