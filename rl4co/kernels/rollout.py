@@ -142,10 +142,14 @@ def _array(tensor: Tensor) -> np.ndarray:
 @functools.cache
 def _find_kernel(problem: str) -> RolloutKernel | None:
     """The loop in a problem's folder, if there is one."""
-    name = f"{ENVS.location(problem)}.compiled" if problem in ENVS else ""
-    if not name or find_spec(name) is None:
+    if problem not in ENVS:
         return None
-    kernel: RolloutKernel = importlib.import_module(name).ROLLOUT
+    name = f"{ENVS.location(problem).partition(':')[0]}.compiled"
+    try:
+        found = find_spec(name)
+    except ModuleNotFoundError:  # an environment of others, in a module without a folder
+        return None
+    kernel: RolloutKernel | None = None if found is None else importlib.import_module(name).ROLLOUT
     return kernel
 
 

@@ -188,6 +188,7 @@ class ConstructivePolicy(PretrainedMixin, nn.Module):
             hidden, init_embeds = self.encoder(td)
         elif return_init_embeds:
             raise ConfigError("expected return_init_embeds=False beside hidden, got True")
+        forget_static_dynamics_(self.decoder, expand_solutions(state, 1))
         cache = self.decoder.prepare(hidden, state)
 
         starts = None
@@ -201,7 +202,6 @@ class ConstructivePolicy(PretrainedMixin, nn.Module):
             first = unbatchify(choose(td, env, num_starts), num_starts)  # [B, S]
             starts = behind_prefix(first, env.start_prefix(state))  # [B, S, K]
         solutions = expand_solutions(state, count_solutions(strategy, starts))
-        forget_static_dynamics_(self.decoder, solutions)
         memory = self.decoder.start_memory(solutions, cache)
         solutions.update(memory)
 

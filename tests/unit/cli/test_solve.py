@@ -287,7 +287,7 @@ def test_bad_files(here: Path, text: str, message: str):
     [
         (["none.vrp"], "no such file: none.vrp"),
         (["tiny.vrp", "--solver", "pyvpr"], "did you mean 'pyvrp'"),
-        (["tiny.vrp", "--solver", "lkh"], "got 'cvrp'"),
+        (["tiny.vrp", "--solver", "lkh"], "LKH cannot solve this cvrp instance"),
         (["tiny.vrp", "--max-runtime", "0"], "positive number of seconds, got 0"),
         (["tiny.vrp", "--max-runtime", "-3"], "positive number of seconds, got -3"),
         (["tiny.vrp", "--polish", "0", *NEAREST], "positive number of seconds, got 0"),

@@ -275,7 +275,11 @@ def test_decoder_written_out(light, out_bias):
     hidden, _ = policy.encoder(td)
     state = {key: value.unsqueeze(1) for key, value in td.items()}
     if light:
-        nn.init.normal_(policy.decoder.choose_way.weight)
+        # Across the mean of all instances, so that some lie on either side.
+        means = hidden.mean(1)  # [B, D]
+        middle, first = means.mean(0), means[0]
+        way = first - (first @ middle) / (middle @ middle) * middle
+        policy.decoder.choose_way.weight.copy_(torch.stack([torch.zeros_like(way), way]))
     cache = policy.decoder.prepare(hidden, dict(td.items()))
     to_experts = None
     if light:

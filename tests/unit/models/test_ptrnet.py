@@ -87,22 +87,6 @@ def test_additive_scores_and_gradients(monkeypatch, block):
         torch.testing.assert_close(mine, theirs)
 
 
-def test_additive_scores_that_are_known():
-    """Given scores are returned as they are; the gradient is that of computing them."""
-    attention = AdditiveAttention(4).double()
-    query = torch.randn(2, 3, 4, dtype=torch.float64, requires_grad=True)
-    keys = attention.project(torch.randn(2, 5, 4, dtype=torch.float64))
-    computed = attention(query, keys)
-    known = attention(query, keys, known=computed.detach())
-    assert torch.equal(known, computed)
-    for mine, theirs in zip(
-        torch.autograd.grad(known.square().sum(), [query, attention.v], retain_graph=True),
-        torch.autograd.grad(computed.square().sum(), [query, attention.v]),
-        strict=True,
-    ):
-        torch.testing.assert_close(mine, theirs)
-
-
 @pytest.mark.parametrize(("q", "e"), [(30.0, -29.0), (1e3, 1e3), (-1e3, 5.0), (60.0, -90.0)])
 def test_additive_scores_of_large_inputs(q, e):
     """Where an exponential alone would overflow, the tangent is right or at its limit."""

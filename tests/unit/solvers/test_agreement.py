@@ -264,7 +264,7 @@ def test_solvers_count_as_the_environment_does(name: str, solver: str):
     require(solver)
     env, instances = make(name)
     worker = importlib.import_module(f"rl4co.solvers._{solver}_worker")
-    settings = {"pyvrp": (5.0, 50, 0), "ortools": (5.0, 20), "insertion": ()}[solver]
+    settings = {"pyvrp": (5.0, 50, 0), "ortools": (5.0, 20), "insertion": (5.0,)}[solver]
     formulation, td = formulation_of(env, RoutingFormulation), env.reset(instances)
     for row, instance in enumerate(instances_of(td)):
         problem = formulation.formulate(env, instance)
