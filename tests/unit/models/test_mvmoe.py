@@ -55,9 +55,8 @@ def trained_gates(module: nn.Module) -> nn.Module:
 def make_policy(
     env_name: str = "cvrp", moe_kwargs=DEFAULT_EXPERTS, **kwargs
 ) -> AttentionModelPolicy:
-    policy = AttentionModelPolicy(
-        env_name=env_name, normalization="instance", moe_kwargs=moe_kwargs, **TINY, **kwargs
-    )
+    options = {"normalization": "instance", "moe_kwargs": moe_kwargs, **TINY, **kwargs}
+    policy = AttentionModelPolicy(env_name=env_name, **options)
     return trained_gates(policy)
 
 
@@ -269,7 +268,8 @@ def written_out(
 @pytest.mark.parametrize("out_bias", [True, False])
 def test_decoder_written_out(light, out_bias):
     decoder = {"light_version": light, "out_bias": out_bias}
-    policy = make_policy(moe_kwargs={"decoder": decoder}).eval()
+    # With instance normalisation all instances would have the same mean embedding.
+    policy = make_policy(moe_kwargs={"decoder": decoder}, normalization="batch").eval()
     env = CVRPEnv(generator_params={"num_loc": 5}, seed=1)
     td = env.reset(batch_size=12)
     hidden, _ = policy.encoder(td)

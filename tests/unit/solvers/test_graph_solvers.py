@@ -182,7 +182,7 @@ def test_random_gives_best_and_mean(name: str):
 
 def test_greedy_needs_gains():
     env = TSPEnv(generator_params={"num_loc": 5})
-    with pytest.raises(UnsupportedError, match="formulation for greedy .*got 'tsp'"):
+    with pytest.raises(UnsupportedError, match=r"formulation for greedy .*got 'tsp'"):
         env.solve(env.generator(2), solver="greedy")
 
 
