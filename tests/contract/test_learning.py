@@ -15,11 +15,11 @@ from rl4co.core.errors import UnsupportedError
 from rl4co.core.registry import EMBEDDINGS, ENVS
 from rl4co.core.rng import derive_generator
 from rl4co.envs.base import RL4COEnvBase
-from rl4co.envs.testing import make_sized_env
+from rl4co.envs.testing import make_sized_env, size_argument
 from rl4co.models import POMO, REINFORCE, AttentionModel, AttentionModelPolicy
 
-# Small, and even for problems whose nodes come in pairs.
-SIZE = 8
+# Small, and even for problems whose nodes come in pairs; of a grid, the cells of one side.
+SIZE, SIDE = 8, 5
 STEPS = 40
 #: Instances on which a policy is judged.
 JUDGED = 256
@@ -75,7 +75,8 @@ def paired_t(differences: Tensor) -> float:
 def build(name: str) -> tuple[REINFORCE, AttentionModelPolicy]:
     """The model, and a copy of its untrained policy."""
     torch.manual_seed(0)
-    model = make_model(make_sized_env(name, SIZE))
+    size = SIDE if size_argument(name) == "grid_size" else SIZE
+    model = make_model(make_sized_env(name, size))
     return model, copy.deepcopy(model.policy)
 
 
