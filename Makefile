@@ -69,7 +69,7 @@ pytest-plain: export OMP_NUM_THREADS = 1
 pytest-plain: export MKL_NUM_THREADS = 1
 pytest-plain: export RL4CO_KERNELS = 0
 pytest-plain: $(STAMP)  ## contract, decoding and model tests without compiled code
-	$(BIN)/python -m pytest -n $(WORKERS) -m "not slow" tests/contract tests/unit/decoding tests/unit/models $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n $(WORKERS) -m "not slow and not learning" tests/contract tests/unit/decoding tests/unit/models $(PYTEST_ARGS)
 
 stability: $(STAMP)  ## learning and numerical tests as on other processors (about an hour)
 	$(BIN)/python -m tests.stability $(STABILITY_ARGS)
