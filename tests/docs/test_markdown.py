@@ -58,8 +58,8 @@ def test_the_papers_listing_is_printed_in_the_readme():
 def test_code_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """All blocks of a page, one after the other in one namespace."""
     monkeypatch.chdir(tmp_path)
-    # What a page registers is gone after it.
-    monkeypatch.setattr(FORMULATIONS, "_entries", dict(FORMULATIONS._entries))
+    # What a page registers is gone after it; all others are loaded before, and stay.
+    monkeypatch.setattr(FORMULATIONS, "_entries", dict(FORMULATIONS.items()))
     namespace: dict[str, object] = {}
     for code in blocks(page):
         if NEEDS_FILES in code:

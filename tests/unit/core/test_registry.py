@@ -169,7 +169,7 @@ def test_environments_of_plugins_work_everywhere(monkeypatch):
     monkeypatch.setattr(
         registry_module, "entry_points", lambda group: [point] if group == "rl4co.envs" else []
     )
-    monkeypatch.setattr(ENVS, "_entries", dict(ENVS._entries))
+    monkeypatch.setattr(ENVS, "_entries", dict(ENVS.items()))
     assert "plugin_tsp" in ENVS.names()
     assert "plugin_tsp" not in EMBEDDINGS
     assert isinstance(get_env("plugin_tsp"), PluginEnv)

@@ -185,7 +185,7 @@ def test_registered_environments_of_others_are_rebuilt(
     class PluginEnv(TSPEnv):
         name = "plugin_tsp"
 
-    monkeypatch.setattr(ENVS, "_entries", {**ENVS._entries, "plugin_tsp": PluginEnv})
+    monkeypatch.setattr(ENVS, "_entries", {**dict(ENVS.items()), "plugin_tsp": PluginEnv})
     torch.manual_seed(0)
     policy = runs.make_policy()
     model = AttentionModel(PluginEnv(check_solution=False), policy, baseline="mean", **runs.SIZES)
