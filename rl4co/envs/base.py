@@ -11,7 +11,7 @@ import math
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import torch
 
@@ -22,7 +22,6 @@ from rl4co.core.arguments import RecordsArguments
 from rl4co.core.errors import ConfigError, UnknownNameError, UnsupportedError
 from rl4co.core.ops import flatten_starts
 from rl4co.core.registry import FORMULATIONS, SOLVERS
-from rl4co.core.rng import derive_generator
 from rl4co.data.dataset import TensorDictDataset
 from rl4co.data.io import named_files, resolve_npz
 from rl4co.envs.arguments import (
@@ -34,7 +33,7 @@ from rl4co.envs.arguments import (
 )
 from rl4co.envs.generator import Generator
 from rl4co.envs.hooks import State
-from rl4co.envs.torchrl_mode import TorchRLMode
+from rl4co.envs.published_style import PublishedNames, adapt, hook_behind
 
 __all__ = ["PHASE_SEEDS", "RL4COEnvBase", "State"]
 
@@ -45,7 +44,7 @@ PHASE_SEEDS: Mapping[str, int] = {"val": 4321, "test": 1234}
 _PHASES = ("train", "val", "test")
 
 
-class RL4COEnvBase(RecordsArguments, TorchRLMode):
+class RL4COEnvBase(RecordsArguments, PublishedNames):
     """Base class of all environments.
 
     Args:
@@ -67,6 +66,12 @@ class RL4COEnvBase(RecordsArguments, TorchRLMode):
     """
 
     batch_locked = False
+    #: Said by base classes: whether a subclass may override the published methods.
+    adapts_published_style: ClassVar[bool] = True
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        adapt(cls)
 
     def __init__(
         self,
@@ -101,8 +106,9 @@ class RL4COEnvBase(RecordsArguments, TorchRLMode):
         self.check_instance = check_instance
         self.check_action = check_action
         self.dataset_cls = dataset_cls
-        self.seed = seed
-        self.rng = None if seed is None else derive_generator(seed)
+        self.seed, self.rng = seed, None
+        if seed is not None:
+            self._set_seed(seed)
         self._torchrl_mode = _torchrl_mode
         self._make_specs()
 
@@ -173,6 +179,11 @@ class RL4COEnvBase(RecordsArguments, TorchRLMode):
         new_state["action_mask"] = self._action_mask(new_state)
         return new_state
 
+    @property
+    def steps_by_hooks(self) -> bool:
+        """Whether a step is what the hooks say and nothing else, as compiled loops take it."""
+        return type(self).advance is RL4COEnvBase.advance and "advance" not in vars(self)
+
     def steps_left(self, state: State) -> tuple[int, int]:
         """Fewest and most steps from a state to the end of its solution.
 
@@ -185,7 +196,7 @@ class RL4COEnvBase(RecordsArguments, TorchRLMode):
 
     def get_action_mask(self, td: Mapping[str, Tensor] | TensorDictBase) -> Tensor:
         """Allowed actions of a state: `[*B, N]`, True = allowed."""
-        return self._action_mask(dict(td.items()))
+        return hook_behind(self, "_action_mask")(dict(td.items()))
 
     def get_reward(
         self,
@@ -315,7 +326,7 @@ class RL4COEnvBase(RecordsArguments, TorchRLMode):
         numbers, so no start of any of them is missed; it may change from batch to batch. Where it
         depends on values of the instances, it takes one look at the device.
         """
-        return self._count_starts(dict(td.items()))
+        return hook_behind(self, "_count_starts")(dict(td.items()))
 
     def select_start_nodes(self, td: TensorDictBase, num_starts: int) -> Tensor:
         """First actions of :meth:`start_actions` in the published row order, starts outermost.
@@ -324,20 +335,26 @@ class RL4COEnvBase(RecordsArguments, TorchRLMode):
             `[S * B]`, row `s * B + b` is start s of instance b; several batch axes count as one, no
             batch axis as one instance
         """
-        return flatten_starts(self.start_actions(dict(td.items()), num_starts), td.batch_dims)
+        state = dict(td.items())
+        self._check_num_starts(state, num_starts)
+        starts = hook_behind(self, "_start_actions")(state, num_starts)  # [*B, S]
+        return flatten_starts(starts, td.batch_dims)
 
     def start_actions(self, state: State, num_starts: int) -> Tensor:
         """First actions `[*B, S]`, distinct where an instance allows as many.
 
         An instance that allows fewer repeats them in turn, after all its distinct ones are used.
         """
+        self._check_num_starts(state, num_starts)
+        return self._start_actions(state, num_starts)
+
+    def _check_num_starts(self, state: State, num_starts: int) -> None:
         available = self._most_starts(state)
         if not 1 <= num_starts <= available:
             raise ConfigError(
                 f"expected 1 to {available} starts for {self.name}, got {num_starts}; "
                 "use sampling for more solutions per instance"
             )
-        return self._start_actions(state, num_starts)
 
     def start_prefix(self, state: State) -> Tensor | None:
         """Actions `[*B, K]` that every solution begins with, before its start; None: none."""

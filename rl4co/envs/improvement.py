@@ -74,6 +74,7 @@ class ImprovementEnvBase(RL4COEnvBase):
             that is allowed, from node 0), as `init_sol_type` of the generator says.
     """
 
+    adapts_published_style = False
     #: Class of the environment that constructs solutions of the same instances.
     constructive_cls: ClassVar[type[RL4COEnvBase]]
     #: What kind of moves it makes; policies are made for one kind.

@@ -86,8 +86,10 @@ class InstanceSchema:
                 )
 
     def load(self, path: str | Path) -> TensorDict:
-        """Instances from an `.npz` file that has these keys."""
+        """Instances from an `.npz` file that has these keys (any keys if none are required)."""
         td = load_npz_to_tensordict(path)
+        if not self.required:
+            return td
         found = set(td.keys())
         missing = sorted(self.required_keys(found) - found)
         unexpected = sorted(found - {*self.required, *self.optional})

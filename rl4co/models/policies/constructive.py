@@ -48,8 +48,9 @@ from rl4co.models.policies.entry import (
     remaining_steps,
     spares_autograd,
 )
-from rl4co.models.policies.modules import ConstructiveDecoder
+from rl4co.models.policies.modules import ConstructiveDecoder, NoEncoder
 from rl4co.models.policies.pretrained import PretrainedMixin
+from rl4co.models.policies.published_style import is_published_decoder, published_logits
 from rl4co.models.policies.task import (
     DecodingTask,
     count_solutions,
@@ -67,7 +68,7 @@ class ConstructivePolicy(PretrainedMixin, nn.Module):
     """A policy that constructs solutions from scratch.
 
     Args:
-        encoder: Instance → latent representation.
+        encoder: Instance → latent representation; None: the decoder reads the state alone.
         decoder: State and latent representation → logits.
         env_name: Environment used when none is passed to :meth:`forward`.
         temperature: Default softmax temperature.
@@ -82,7 +83,7 @@ class ConstructivePolicy(PretrainedMixin, nn.Module):
 
     def __init__(
         self,
-        encoder: nn.Module,
+        encoder: nn.Module | None,
         decoder: ConstructiveDecoder,
         env_name: str = "tsp",
         temperature: float = 1.0,
@@ -97,6 +98,7 @@ class ConstructivePolicy(PretrainedMixin, nn.Module):
         super().__init__()
         if replay_chunk is not None and replay_chunk < 1:
             raise ConfigError(f"expected replay_chunk of at least 1 or None, got {replay_chunk}")
+        encoder = NoEncoder() if encoder is None else encoder
         for name, part in {"encoder": encoder, "decoder": decoder}.items():
             if not isinstance(part, nn.Module):
                 raise ConfigError(
@@ -221,6 +223,8 @@ class ConstructivePolicy(PretrainedMixin, nn.Module):
                 width == solutions["done"].shape[1]
             ):  # a decoder may have changed the solutions' states
                 final.update(memory)
+            if env.scores_final_states and rollout.state:
+                final = rollout.state
             out["reward"] = env.get_reward(final, rollout.actions)  # [B, S]
         if return_actions:
             out["actions"] = rollout.actions
@@ -335,6 +339,8 @@ class ConstructivePolicy(PretrainedMixin, nn.Module):
         )
 
     def _logits_fn(self, task: DecodingTask) -> LogitsFn:
+        if is_published_decoder(type(self.decoder)):
+            return published_logits(self.decoder, task.env, task.hidden)
         return lambda state: self.decoder(state, task.cache)
 
     def _memorise(self, task: DecodingTask) -> MemoryFn:
