@@ -131,6 +131,7 @@ class RL4COEnvBase(RecordsArguments, PublishedNames):
             raise UnknownNameError("argument of reset", next(iter(kwargs)), ("td", "batch_size"))
         if td is not None:
             check_is_tensordict(td)
+            td = self.schema.with_unit_axes(td)
         if td is None and (batch_size is not None or not self._torchrl_mode):
             td = self.generate(self.batch_size if batch_size is None else batch_size)
         if td is None or self._torchrl_mode:
@@ -256,7 +257,7 @@ class RL4COEnvBase(RecordsArguments, PublishedNames):
 
     def check_instances(self, td: TensorDictBase) -> None:
         """Raises :class:`InvalidInstanceError` naming the key, the instance and the rule."""
-        self.schema.check(td, self._instance_faults)
+        self.schema.check(self.schema.with_unit_axes(td), self._instance_faults)
 
     def dataset(
         self,
@@ -364,8 +365,17 @@ class RL4COEnvBase(RecordsArguments, PublishedNames):
         """What each action adds to the reward at once `[*B, N]`: what greedy heuristics look at."""
         return self._action_gains(state)
 
-    def local_search(self, td: TensorDictBase, actions: Tensor, **options: Any) -> Tensor:
-        """Solutions improved by the problem's local search: `[*B, T]` → `[*B, T']`."""
+    def local_search(
+        self, td: TensorDictBase, actions: Tensor, rng: object = None, **options: Any
+    ) -> Tensor:
+        """Solutions improved by the problem's local search: `[*B, T]` → `[*B, T']`.
+
+        Args:
+            td: State with batch `[*B]`.
+            actions: Solutions.
+            rng: As published, a seed or generator; nothing is drawn, so all give the same.
+            options: Settings of the problem's search.
+        """
         return self._local_search(dict(td.items()), actions, **options)
 
     def solve(
@@ -390,6 +400,7 @@ class RL4COEnvBase(RecordsArguments, PublishedNames):
             Actions `[B, T]` in this environment's encoding and costs `[B]` (minus the reward).
         """
         chosen = SOLVERS[solver] if solver else self.default_solver()
+        instances = self.schema.with_unit_axes(instances)
         return chosen(self, instances, max_runtime=max_runtime, num_procs=num_procs, **options)
 
     def default_solver(self, warm_start: bool = False) -> Any:

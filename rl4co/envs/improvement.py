@@ -389,7 +389,9 @@ class ImprovementEnvBase(RL4COEnvBase):
             return super().rand_action(tensordict)
         return tensordict.set("action", self.random_action(dict(tensordict.items()), self.rng))
 
-    def _reset(self, tensordict: TensorDictBase | None = None, **_: Any) -> TensorDict:
+    def _reset(  # type: ignore[override]
+        self, tensordict: TensorDictBase | None = None, **_: Any
+    ) -> TensorDict:
         if tensordict is not None and "rec_current" in tensordict.keys():
             tensordict = tensordict.empty()  # a finished episode of TorchRL: fresh instances
         return super()._reset(tensordict)

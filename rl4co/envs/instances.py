@@ -49,6 +49,18 @@ class InstanceSchema:
         }
         return set(self.required) - replaced
 
+    def with_unit_axes(self, td: TensorDictBase) -> TensorDictBase:
+        """Instances in which numbers that have an axis of their own, `[*B, 1]`, may come as `[*B]`.
+
+        The TensorDict itself if all of them have it.
+        """
+        lacking = {
+            key: value.unsqueeze(-1)
+            for key, value in td.items()
+            if self.required.get(key) == "1" and value.shape == td.batch_size
+        }
+        return td.copy().update(lacking) if lacking else td
+
     def check(
         self, td: TensorDictBase, find_faults: Callable[[dict[str, Tensor]], dict[str, Tensor]]
     ) -> None:

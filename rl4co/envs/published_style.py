@@ -11,7 +11,7 @@ the hook to write. :class:`PublishedNames` is what such methods find behind `sup
 | `_step(td)` | `advance` |
 | `get_action_mask(td)` | `_action_mask` |
 | `_get_reward(td, actions)` | `_objective` |
-| `check_solution_validity(td, actions)`, `get_reward(td, actions)` | the same, with any batch axes |
+| `check_solution_validity(td, actions)`, `get_reward(td, actions)` | the same, with any batch |
 | `get_num_starts(td)`, `select_start_nodes(td, num_starts)` | `_count_starts`, `_start_actions` |
 | `_make_spec(generator)` | `_make_specs` |
 """
@@ -68,7 +68,7 @@ class PublishedNames(TorchRLMode):
     #: Shape of the `done` that a published `_step` gave last, and finds in the state: `[B]`?
     _done_without_axis: bool = False
 
-    def _reset(
+    def _reset(  # type: ignore[override]
         self, td: TensorDictBase | None = None, batch_size: Any = None, **kwargs: Any
     ) -> TensorDict:
         if self._torchrl_mode:
@@ -78,7 +78,7 @@ class PublishedNames(TorchRLMode):
         state = hook_behind(self, "initial_state")(td)
         return TensorDict(state, batch_size=td.batch_size, device=self.device)
 
-    def _step(self, td: TensorDictBase) -> TensorDictBase:  # type: ignore[override]
+    def _step(self, td: TensorDictBase) -> TensorDictBase:
         if self._torchrl_mode:
             return super()._step(td)
         state = hook_behind(self, "advance")(dict(td.items()), td["action"])
@@ -123,7 +123,9 @@ def to_rows(state: Mapping[str, Any], batch: torch.Size) -> TensorDict:
     A copy, because they may write into what they are given.
     """
     rows = math.prod(batch)
-    values = {key: value.reshape((rows, *value.shape[len(batch) :])) for key, value in state.items()}
+    values = {
+        key: value.reshape((rows, *value.shape[len(batch) :])) for key, value in state.items()
+    }
     return TensorDict(values, batch_size=[rows]).clone()
 
 

@@ -124,7 +124,9 @@ def keys_keep_their_type(probe: Probe, episode: Episode) -> Findings:
     """Every key keeps its declared shape and dtype."""
     batch = episode.instances.batch_size
     if probe.env.steps_in_published_style:  # whose specs are rough, and not made from states
-        declared = {key: (tuple(value.shape), value.dtype) for key, value in episode.initial.items()}
+        declared = {
+            key: (tuple(value.shape), value.dtype) for key, value in episode.initial.items()
+        }
     else:
         specs = {key: spec for key, spec in probe.env.observation_spec.items() if key != "solution"}
         declared = {key: ((*batch, *spec.shape), spec.dtype) for key, spec in specs.items()}

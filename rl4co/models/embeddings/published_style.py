@@ -2,8 +2,8 @@
 
 A published context embedding maps node embeddings `[B, N, D]` and a state to queries. It knows
 states with one batch axis `[B]`, and many know a second one `[B, Q]` for several solutions of an
-instance. A published dynamic embedding knows one batch axis. The decoders of the library have states
-with axes `[B, Q]`; here they are given to a module in the form that it understands.
+instance. A published dynamic embedding knows one batch axis. The decoders of the library have
+states with axes `[B, Q]`; here they are given to a module in the form that it understands.
 """
 
 from __future__ import annotations

@@ -57,7 +57,7 @@ class ConstructiveDecoder(nn.Module):
     def pre_decoder_hook(
         self, td: TensorDictBase, env: RL4COEnvBase, hidden: Any, num_starts: int = 0
     ) -> tuple[TensorDictBase, RL4COEnvBase, Any]:
-        """Called once by a policy whose decoder has the published `forward(td, hidden, num_starts)`.
+        """Called once if the decoder has the published `forward(td, hidden, num_starts)`.
 
         Args:
             td: State with one batch axis `[S * B]`, starts outermost.

@@ -1,7 +1,7 @@
 """Decoders written for the published package: `forward(td, hidden, num_starts)` → logits and mask.
 
-Such a decoder reads TensorDicts with one batch axis, row `s * B + b` being solution s of instance b,
-and prepares what it computes once in `pre_decoder_hook(td, env, hidden, num_starts)`.
+Such a decoder reads TensorDicts with one batch axis, row `s * B + b` being solution s of instance
+b, and prepares what it computes once in `pre_decoder_hook(td, env, hidden, num_starts)`.
 """
 
 from __future__ import annotations
@@ -77,9 +77,7 @@ def published_logits(decoder: Any, env: RL4COEnvBase, hidden: Any) -> LogitsFn:
     return logits_fn
 
 
-def _prepare(
-    decoder: Any, env: RL4COEnvBase, hidden: Any, td: TensorDict, num_starts: int
-) -> Any:
+def _prepare(decoder: Any, env: RL4COEnvBase, hidden: Any, td: TensorDict, num_starts: int) -> Any:
     """What `pre_decoder_hook` makes of the encoder's result; the state must stay as it is."""
     keys = set(td.keys())
     state, same_env, prepared = decoder.pre_decoder_hook(td, env, hidden, num_starts)

@@ -21,6 +21,7 @@ from rl4co.core.arguments import RecordsArguments
 from rl4co.core.errors import ConfigError, UnknownNameError, UnsupportedError
 from rl4co.core.registry import EMBEDDINGS, ENVS
 from rl4co.core.rng import derive_generator
+from rl4co.data.dataset import TensorDictDataset
 from rl4co.envs.base import RL4COEnvBase
 from rl4co.models.rl.checkpointing import (
     RECORD_KEY,
@@ -29,7 +30,7 @@ from rl4co.models.rl.checkpointing import (
     describe_model,
     load_model,
 )
-from rl4co.models.rl.data import DataHooks
+from rl4co.models.rl.data import DataHooks, whole_batch
 from rl4co.models.rl.optimizers import (
     OptimizerLike,
     SchedulerLike,
@@ -57,8 +58,8 @@ class RL4COLitModule(RecordsArguments, DataHooks):
         val_batch_size: Validation instances per step (default: `batch_size`).
         test_batch_size: Test instances per step (default: `batch_size`).
         train_data_size: Training instances per epoch.
-        val_data_size: Validation instances, unless they come from files.
-        test_data_size: Test instances, unless they come from files.
+        val_data_size: Validation instances, unless they come from files; 0: no validation.
+        test_data_size: Test instances, unless they come from files; 0: no tests.
         optimizer: Name in `torch.optim`, class or factory.
         optimizer_kwargs: Its arguments (default `{"lr": 1e-4}`).
         lr_scheduler: Name in `torch.optim.lr_scheduler`, class or factory; None: constant rate.
@@ -116,8 +117,8 @@ class RL4COLitModule(RecordsArguments, DataHooks):
         self.test_batch_size = _positive("test_batch_size", test_batch_size, batch_size)
         self.data_sizes = {
             "train": _positive("train_data_size", train_data_size),
-            "val": _positive("val_data_size", val_data_size),
-            "test": _positive("test_data_size", test_data_size),
+            "val": _at_least(0, "val_data_size", val_data_size),
+            "test": _at_least(0, "test_data_size", test_data_size),
         }
         self.optimizer, self.optimizer_kwargs = optimizer, dict(optimizer_kwargs or {"lr": 1e-4})
         self.lr_scheduler = lr_scheduler
@@ -188,6 +189,10 @@ class RL4COLitModule(RecordsArguments, DataHooks):
 
     def training_step(self, batch: TensorDictBase, batch_idx: int) -> dict[str, Any]:
         """Lightning's hook."""
+        dataset = TensorDictDataset(batch)
+        wrapped = self.wrap_dataset(dataset)
+        if wrapped is not dataset:
+            batch = whole_batch(wrapped).to(self.device)
         return self.shared_step(batch, batch_idx, phase="train")
 
     def validation_step(
@@ -203,18 +208,34 @@ class RL4COLitModule(RecordsArguments, DataHooks):
         return self.shared_step(batch, batch_idx, phase="test", dataloader_idx=dataloader_idx)
 
     def forward(self, td: TensorDictBase, **kwargs: Any) -> Any:
-        """Solves reset instances with the policy."""
-        return self.policy(td, self.env, **kwargs)
+        """Solves instances with the policy, reset or not yet.
+
+        Args:
+            td: State after `env.reset`, or instances.
+            kwargs: Arguments of the policy; `env` replaces the model's.
+        """
+        env = kwargs.pop("env", None) or self.env
+        if "done" not in td.keys():
+            td = env.reset(td)
+        return self.policy(td, env, **kwargs)
 
     def setup(self, stage: str | None = None) -> None:
-        """Agrees on the seed and mode of training; loads or generates validation and test sets."""
-        self.run_seed = self.trainer.strategy.broadcast(self.run_seed)
+        """Agrees on the seed and mode of training; loads or generates validation and test sets.
+
+        Without a trainer it makes the data ready for :meth:`test_dataloader` and the like.
+        """
+        if self._trainer is not None:
+            self.run_seed = self.trainer.strategy.broadcast(self.run_seed)
         self._totals.clear()
         if stage == "fit":
             # Lightning trains modules in the mode they are in, and pretrained policies come in
             # evaluation mode.
             self.train()
         self.load_datasets()
+        self.post_setup_hook()
+
+    def post_setup_hook(self) -> None:
+        """Hook of algorithms at the end of :meth:`setup`."""
 
     def on_train_epoch_end(self) -> None:
         """Runs :meth:`after_epoch`; override that one."""
@@ -239,13 +260,27 @@ class RL4COLitModule(RecordsArguments, DataHooks):
     # ---------------------------------------------------------------- logging
 
     def log_metrics(
-        self, out: Mapping[str, Any], phase: str, dataloader_idx: int = 0, *, batch_size: int
+        self,
+        metric_dict: Mapping[str, Any],
+        phase: str,
+        dataloader_idx: int | None = None,
+        batch_size: int | None = None,
     ) -> dict[str, Any]:
         """Logs the metrics of a phase as `phase/name` and returns them with the loss.
 
         With several validation or test sets each is logged as `phase/set/name`, and the mean over
         all their instances as `phase/name`.
+
+        Args:
+            metric_dict: Outputs by name; those that are metrics of the phase are logged.
+            phase: train, val or test.
+            dataloader_idx: Number of the data set; None: the first.
+            batch_size: Instances that the outputs are of (default: as many as there are rewards).
         """
+        out = metric_dict
+        if batch_size is None:
+            reward = out.get("reward")
+            batch_size = len(reward) if isinstance(reward, Tensor) and reward.dim() else 1
         known = {name: value for name, value in out.items() if isinstance(value, Tensor)}
         for name in self._asked_metrics.get(phase, ()):
             if name not in known:
@@ -266,7 +301,9 @@ class RL4COLitModule(RecordsArguments, DataHooks):
             if len(names) < 2:
                 self.log(f"{phase}/{name}", value, prog_bar=visible, **options)
                 continue
-            self.log(f"{phase}/{names[dataloader_idx]}/{name}", value, prog_bar=visible, **options)
+            self.log(
+                f"{phase}/{names[dataloader_idx or 0]}/{name}", value, prog_bar=visible, **options
+            )
             total, size = self._totals.get(name, (torch.zeros_like(value), 0))
             self._totals[name] = (total + batch_size * value, size + batch_size)
         # Lightning differentiates "loss", so the logged copy must not replace it.
@@ -353,9 +390,12 @@ class RL4COLitModule(RecordsArguments, DataHooks):
 
 def _positive(name: str, size: int | None, default: int | None = None) -> int:
     """A size, or the default in place of None."""
-    size = default if size is None else size
-    if not isinstance(size, Integral) or size < 1:
-        raise ConfigError(f"expected {name} to be an integer of at least 1, got {size!r}")
+    return _at_least(1, name, default if size is None else size)
+
+
+def _at_least(least: int, name: str, size: int | None) -> int:
+    if not isinstance(size, Integral) or size < least:
+        raise ConfigError(f"expected {name} to be an integer of at least {least}, got {size!r}")
     return int(size)
 
 

@@ -244,8 +244,15 @@ def _rebuild(entry: Mapping[str, Any]) -> Any:
 
 
 def _model_class(cls: type[M], name: str, source: Any) -> Any:
-    """The class called `name`: `cls`, one of its subclasses, or a model of the zoo."""
+    """The class called `name`: `cls`, one of its subclasses, or a model of the zoo.
+
+    A checkpoint of a base class of `cls` is one of `cls` if its arguments and weights fit: a policy
+    that was trained by REINFORCE itself makes an Attention Model, say.
+    """
     found = {each.__name__: each for each in (cls, *_subclasses(cls))}
+    bases = [base.__name__ for base in cls.__mro__ if issubclass(base, L.LightningModule)]
+    if name in bases:
+        return cls
     if name not in found:
         zoo = exported_names(_ZOO)
         candidate = resolve(zoo[name], name) if name in zoo else None

@@ -6,6 +6,7 @@ depend on the length of an epoch, and a resumed run goes on with the batch that 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
@@ -15,6 +16,7 @@ import torch
 from tensordict import TensorDictBase
 from torch.utils.data import DataLoader
 
+from rl4co.core.rng import derive_generator
 from rl4co.data.dataset import (
     GeneratedDataset,
     ShardedBatchSampler,
@@ -59,13 +61,68 @@ class DataHooks(L.LightningModule):
         """Generated batch by batch, or from the environment's training file."""
         return TrainLoader(self._epoch_loader, self._position, len(self._epoch_loader(0)))
 
-    def val_dataloader(self) -> list[EvalLoader]:
-        """One loader per validation set."""
+    def val_dataloader(self) -> EvalLoader | list[EvalLoader]:
+        """The loader of the validation set, or one for each where there are several or none."""
         return self._loaders("val", self.val_batch_size)
 
-    def test_dataloader(self) -> list[EvalLoader]:
-        """One loader per test set."""
+    def test_dataloader(self) -> EvalLoader | list[EvalLoader]:
+        """The loader of the test set, or one for each where there are several or none."""
         return self._loaders("test", self.test_batch_size)
+
+    def wrap_dataset(self, dataset: TensorDictDataset) -> Any:
+        """Hook: instances with what is known about them in advance, under further keys.
+
+        It is called with the instances of each training batch, since there are none before.
+        """
+        return dataset
+
+    # ---------------------------------------------------------------- published names
+
+    @property
+    def train_dataset(self) -> TensorDictDataset:
+        """Instances of one epoch: those of the training file, or as many fresh ones."""
+        if self.env.data_files["train"]:
+            return self._training_set()
+        rng = derive_generator(self.run_seed, "train_dataset")
+        return self.env.dataset_cls(self.draw_instances(self.data_sizes["train"], rng))
+
+    @property
+    def val_dataset(self) -> TensorDictDataset | dict[str, TensorDictDataset]:
+        """The validation set, or several by name."""
+        return self._dataset("val")
+
+    @property
+    def test_dataset(self) -> TensorDictDataset | dict[str, TensorDictDataset]:
+        """The test set, or several by name."""
+        return self._dataset("test")
+
+    def _dataset(self, phase: str) -> TensorDictDataset | dict[str, TensorDictDataset]:
+        if phase not in self._datasets:
+            self.load_datasets()
+        sets = self._datasets[phase]
+        return next(iter(sets.values())) if len(sets) == 1 else sets
+
+    def _dataloader(
+        self,
+        dataset: TensorDictDataset | Mapping[str, TensorDictDataset],
+        batch_size: int,
+        shuffle: bool = False,
+    ) -> EvalLoader | list[EvalLoader]:
+        """A loader of whole batches for a data set, or one for each of several."""
+        if isinstance(dataset, Mapping):
+            return [self._dataloader_single(each, batch_size, shuffle) for each in dataset.values()]
+        return self._dataloader_single(dataset, batch_size, shuffle)
+
+    def _dataloader_single(
+        self, dataset: TensorDictDataset, batch_size: int, shuffle: bool = False
+    ) -> EvalLoader:
+        options: dict[str, Any] = {
+            "num_workers": self.dataloader_num_workers,
+            "seed": self.run_seed if shuffle else None,
+            "rank": self.global_rank,
+            "world_size": self._world_size,
+        }
+        return EvalLoader(make_dataloader(dataset, batch_size, shuffle, **options))
 
     def draw_instances(self, size: int, rng: torch.Generator) -> TensorDictBase:
         """Instances like those of training: generated, or drawn from the training file."""
@@ -87,11 +144,13 @@ class DataHooks(L.LightningModule):
 
     def _position(self) -> tuple[int, int]:
         """Epoch and batch that come next; "overfitting" means the batches of one epoch for ever."""
+        if self._trainer is None:
+            return 0, 0
         epoch = 0 if getattr(self.trainer, "overfit_batches", 0) else self.current_epoch
         return epoch, self.trainer.fit_loop.batch_idx + 1
 
     def _epoch_loader(self, epoch: int) -> DataLoader[Any]:
-        shard = {"rank": self.global_rank, "world_size": self.trainer.world_size}
+        shard = {"rank": self.global_rank, "world_size": self._world_size}
         if not self.env.data_files["train"]:
             dataset = GeneratedDataset(
                 self.env.generator,
@@ -120,17 +179,25 @@ class DataHooks(L.LightningModule):
         (dataset,) = self._datasets["train"].values()
         return dataset
 
+    @property
+    def _world_size(self) -> int:
+        """Number of processes; one without a trainer."""
+        return 1 if self._trainer is None else self.trainer.world_size
+
     def _load(self, phase: str) -> dict[str, TensorDictDataset]:
+        """The data sets of a phase by name; none if it is to have no instances."""
+        if self.data_sizes[phase] == 0 and not self.env.data_files[phase]:
+            return {}
         data = self.env.dataset(self.data_sizes[phase], phase=phase)
         return data if isinstance(data, dict) else {phase: data}
 
-    def _loaders(self, phase: str, batch_size: int) -> list[EvalLoader]:
-        options: dict[str, Any] = {
-            "num_workers": self.dataloader_num_workers,
-            "rank": self.global_rank,
-            "world_size": self.trainer.world_size,
-        }
-        return [
-            EvalLoader(make_dataloader(dataset, batch_size, **options))
-            for dataset in self._datasets[phase].values()
-        ]
+    def _loaders(self, phase: str, batch_size: int) -> EvalLoader | list[EvalLoader]:
+        return self._dataloader(self._dataset(phase), batch_size)
+
+
+def whole_batch(dataset: Any) -> TensorDictBase:
+    """All instances of a data set, also of one that only knows single instances."""
+    indices = range(len(dataset))
+    if hasattr(dataset, "__getitems__"):
+        return dataset.__getitems__(list(indices))
+    return dataset.collate_fn([dataset[index] for index in indices])

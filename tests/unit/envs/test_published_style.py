@@ -67,8 +67,12 @@ def test_its_assertions_name_the_instances(tours):
 def test_the_library_has_its_say(tours):
     """Seeds, copies, data sets and starts work as for any environment."""
     env, _, instances = tours
-    assert torch.equal(env.dataset(3, phase="val").data["locs"], TourEnv().dataset(3, "val").data["locs"])
-    assert torch.equal(TourEnv(seed=1).reset(batch_size=2)["locs"], TourEnv(seed=1).reset(batch_size=2)["locs"])
+    assert torch.equal(
+        env.dataset(3, phase="val").data["locs"], TourEnv().dataset(3, "val").data["locs"]
+    )
+    assert torch.equal(
+        TourEnv(seed=1).reset(batch_size=2)["locs"], TourEnv(seed=1).reset(batch_size=2)["locs"]
+    )
     td = copy.deepcopy(env).reset(instances)
     assert env.get_num_starts(td) == 6
     assert env.select_start_nodes(td, 2).tolist() == [0] * 5 + [1] * 5
@@ -206,7 +210,9 @@ def test_starts_and_seeds_are_asked_for():
     out = small_policy("tsp")(env.reset(batch_size=3), env, decode_type="multistart_greedy")
     assert out["actions"][:, 0].tolist() == [4] * 3 + [5] * 3
     seeded = Seeded(generator_params={"num_loc": 6}, seed=1).reset(batch_size=2)["locs"]
-    assert torch.equal(seeded, TSPEnv.generator_cls(6)(2, rng=torch.Generator().manual_seed(2))["locs"])
+    assert torch.equal(
+        seeded, TSPEnv.generator_cls(6)(2, rng=torch.Generator().manual_seed(2))["locs"]
+    )
 
 
 def test_hooks_can_be_called_by_their_published_names():
@@ -230,7 +236,11 @@ def both(self, state):
 @pytest.mark.parametrize(
     ("base", "body", "says"),
     [
-        (TSPEnv, {"get_action_mask": both, "_action_mask": both}, "either _action_mask or the publ"),
+        (
+            TSPEnv,
+            {"get_action_mask": both, "_action_mask": both},
+            "either _action_mask or the publ",
+        ),
         (TSPEnv, {"_get_reward": both, "_objective": both}, "write _objective alone"),
         (Doubled, {"_objective": both}, "write _objective alone"),
         (TSPEnv, {"step": both}, "write `_transition`, or `_step`"),

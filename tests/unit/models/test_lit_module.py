@@ -84,14 +84,18 @@ def test_environment_with_other_data_shares_all_else(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "name",
-    ["batch_size", "val_batch_size", "test_batch_size", "train_data_size", "val_data_size",
-     "test_data_size"],
+    ("name", "least"),
+    [("batch_size", 1), ("val_batch_size", 1), ("test_batch_size", 1), ("train_data_size", 1),
+     ("val_data_size", 0), ("test_data_size", 0)],
 )  # fmt: skip
 @pytest.mark.parametrize("size", [0, -3, 2.5, "8"])
-def test_sizes_are_positive_integers(name: str, size: Any) -> None:
-    """0 is not "the default" either."""
-    with pytest.raises(ConfigError, match=f"expected {name} to be an integer of at least 1, got"):
+def test_sizes_are_positive_integers(name: str, least: int, size: Any) -> None:
+    """0 is not "the default" either; of validation and test sets it means that there is none."""
+    if size == least:
+        make_model(**{name: size})
+        return
+    message = f"expected {name} to be an integer of at least {least}, got"
+    with pytest.raises(ConfigError, match=message):
         make_model(**{name: size})
 
 

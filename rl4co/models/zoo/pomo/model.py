@@ -114,6 +114,6 @@ class POMO(REINFORCE):
         reward = unbatchify(out["reward"], (num_augment, num_starts))  # [B, A, S]
         if phase == "train":
             log_likelihood = unbatchify(out["log_likelihood"], (1, num_starts))  # [B, 1, S]
-            self.calculate_loss(td, out, reward[:, 0], log_likelihood[:, 0])  # [B, S]
+            self.calculate_loss(td, batch, out, reward[:, 0], log_likelihood[:, 0])  # [B, S]
         out |= best_rewards(reward, self.augment)
         return self.log_metrics(out, phase, dataloader_idx, batch_size=batch.batch_size[0])
