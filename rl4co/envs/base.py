@@ -132,9 +132,9 @@ class RL4COEnvBase(RecordsArguments, PublishedNames):
         if td is not None:
             check_is_tensordict(td)
             td = self.schema.with_unit_axes(td)
-        if td is None and (batch_size is not None or not self._torchrl_mode):
+        if td is None and (batch_size is not None or not self.follows_torchrl):
             td = self.generate(self.batch_size if batch_size is None else batch_size)
-        if td is None or self._torchrl_mode:
+        if td is None or self.follows_torchrl:
             # TorchRL writes the new state into the TensorDict it is given.
             return super().reset(None if td is None else td.copy(), **kwargs)
         if self.check_instance:
@@ -158,13 +158,14 @@ class RL4COEnvBase(RecordsArguments, PublishedNames):
         Outside TorchRL mode the result holds nothing but the new state: no copy of the previous
         one is kept.
         """
-        if self._torchrl_mode:
+        if self.follows_torchrl:
             return super().step(td)
         check_action(self.name, td["action_mask"], td.get("action", None))
         state = dict(td.items())
         new_state = self.advance(state, state["action"])
         new_state["terminated"] = new_state["done"]
-        return {"next": TensorDict(new_state, batch_size=td.batch_size, device=self.device)}
+        next_td = TensorDict(new_state, batch_size=td.batch_size, device=self.device)
+        return td.copy().set("next", next_td) if self._torchrl_mode else {"next": next_td}
 
     def advance(self, state: State, action: Tensor) -> State:
         """One step on a plain mapping: the new state with its mask. What the decode loop calls."""

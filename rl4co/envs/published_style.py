@@ -71,7 +71,7 @@ class PublishedNames(TorchRLMode):
     def _reset(  # type: ignore[override]
         self, td: TensorDictBase | None = None, batch_size: Any = None, **kwargs: Any
     ) -> TensorDict:
-        if self._torchrl_mode:
+        if self.follows_torchrl:
             return super()._reset(td, **kwargs)
         if td is None or td.is_empty():
             td = self.generate(self.batch_size if batch_size is None else batch_size)
@@ -79,7 +79,7 @@ class PublishedNames(TorchRLMode):
         return TensorDict(state, batch_size=td.batch_size, device=self.device)
 
     def _step(self, td: TensorDictBase) -> TensorDictBase:
-        if self._torchrl_mode:
+        if self.follows_torchrl:
             return super()._step(td)
         state = hook_behind(self, "advance")(dict(td.items()), td["action"])
         return td.update({**state, "done": state["done"].squeeze(-1)})  # [*B], as published
@@ -102,8 +102,13 @@ class PublishedNames(TorchRLMode):
 
     @property
     def steps_in_published_style(self) -> bool:
-        """Whether `_reset` or `_step` are published ones: without bounds, and not for TorchRL."""
+        """Whether `_reset` or `_step` are published ones, which have no bounds."""
         return not {"_reset", "_step"}.isdisjoint(self.published_overrides)
+
+    @property
+    def follows_torchrl(self) -> bool:
+        """Whether TorchRL resets and steps; published methods do so themselves in its mode."""
+        return self._torchrl_mode and not self.steps_in_published_style
 
 
 def hook_behind(env: Any, name: str) -> Callable[..., Any]:
@@ -126,7 +131,8 @@ def to_rows(state: Mapping[str, Any], batch: torch.Size) -> TensorDict:
     values = {
         key: value.reshape((rows, *value.shape[len(batch) :])) for key, value in state.items()
     }
-    return TensorDict(values, batch_size=[rows]).clone()
+    device = next((value.device for value in values.values()), None)
+    return TensorDict(values, batch_size=[rows], device=device).clone()
 
 
 def _from_rows(rows: TensorDictBase, batch: torch.Size) -> State:
@@ -145,10 +151,10 @@ def _as_column(value: Tensor, batch: torch.Size) -> Tensor:
 
 def _complete(env: Any, state: State, batch: torch.Size) -> State:
     """The state with what the library relies on: masks and `done` are booleans, rewards floats."""
-    state["done"] = state["terminated"] = _as_column(state["done"], batch).bool()
-    reward = state.get("reward")
-    reward = torch.zeros_like(state["done"]) if reward is None else _as_column(reward, batch)
-    state["reward"] = reward.float()
+    done = _as_column(state["done"], batch).bool().flatten(len(batch))
+    state["done"] = state["terminated"] = done.all(-1, keepdim=True)  # [*B, 1]
+    reward = _as_column(state.get("reward", torch.zeros_like(done)), batch)
+    state["reward"] = reward.float().flatten(len(batch)).sum(-1, keepdim=True)
     state["action_mask"] = env._action_mask(state).bool()
     return state
 
@@ -198,6 +204,13 @@ def _mask_of_state(env: Any, state: State) -> Tensor:
             f"{sorted(state)}; add it, or write get_action_mask"
         )
     return state["action_mask"]
+
+
+def _no_violations(env: Any, state: State, actions: Tensor) -> dict[str, Tensor]:
+    raise UnsupportedError(
+        f"expected a check_solution_validity in {type(env).__name__}, got none; write it, or do "
+        "without by check_solution=False"
+    )
 
 
 def _objective(env: Any, state: State, actions: Tensor) -> Tensor:
@@ -259,7 +272,12 @@ def _allowed_starts(env: Any, state: State, num_starts: int) -> Tensor:
     offered = _offered(state)
     order = offered.long().argsort(stable=True, dim=-1, descending=True)  # allowed ones first
     turns = torch.arange(num_starts, device=offered.device)
-    return order.gather(-1, turns % offered.sum(-1, keepdim=True))  # [*B, S]
+    return order.gather(-1, turns % offered.sum(-1, keepdim=True).clamp_min(1))  # [*B, S]
+
+
+def _most_starts(env: Any, state: State) -> int:
+    """From shapes alone: the next batch may have more starts than this one."""
+    return state["action_mask"].shape[-1]
 
 
 def _step_bounds(env: Any, state: State) -> tuple[int, int]:
@@ -269,12 +287,6 @@ def _step_bounds(env: Any, state: State) -> tuple[int, int]:
 
 def _make_specs(env: Any) -> None:
     """Specs by `_make_spec`, or of a state; none before there is a generator."""
-    if env._torchrl_mode and env.steps_in_published_style:
-        raise UnsupportedError(
-            f"expected _torchrl_mode=False for {type(env).__name__}, whose _reset and _step are "
-            "written in the published style, got True; write _init_state, _transition, "
-            "_action_mask and step_bounds instead (CONTRIBUTING.md, The hooks)"
-        )
     if isinstance(env.generator, LateGenerator):
         env.schema = InstanceSchema(env.name, env.instance_shapes, {}, {}, (), {})
         return
@@ -304,7 +316,9 @@ _STARTS = ("get_num_starts", "select_start_nodes")
 #: What a class with a published `_reset` or `_step` gets where nothing else is written.
 _DEFAULTS: dict[str, Callable[..., Any]] = {
     "_action_mask": _mask_of_state,
+    "_violations": _no_violations,
     "_count_starts": _count_allowed_starts,
+    "_most_starts": _most_starts,
     "_start_actions": _allowed_starts,
 }
 #: What describes another `_reset` or `_step`, and so has to be written for this one.
@@ -443,6 +457,8 @@ def adapt(cls: type) -> None:
         # Starts are asked for by their published names, where hooks may answer in their turn.
         if name in _HOOKS and (name not in _STARTS or _where(family, _HOOKS[name][0]) is None)
     ]
+    if ("_count_starts", _count_starts) in hooks:
+        hooks.append(("_most_starts", _count_starts))
     for hook, call in hooks:
         setattr(cls, hook, call)
     for name, default in {"instance_shapes": {}, "generator_cls": LateGenerator}.items():

@@ -46,7 +46,8 @@ def published_query(context: nn.Module, embeddings: Tensor, state: Mapping[str, 
 
 def _by_both_axes(context: nn.Module, embeddings: Tensor, state: Mapping[str, Tensor]) -> Tensor:
     shape = state["action_mask"].shape[:2]
-    query = context(embeddings, TensorDict(dict(state), batch_size=shape))
+    td = TensorDict(dict(state), batch_size=shape, device=embeddings.device)
+    query = context(embeddings, td)
     if query.dim() == 2:  # all queries of an instance are the same, as before the first step
         query = query.unsqueeze(1)
     return query.expand(*shape, -1)  # [B, Q, D]
@@ -63,7 +64,7 @@ def _rows(state: Mapping[str, Tensor]) -> TensorDict:
     """A state with one batch axis: `[B, Q, ...]` → `[B * Q, ...]`."""
     batch, queries = state["action_mask"].shape[:2]
     rows = {key: value.flatten(0, 1) for key, value in state.items()}
-    return TensorDict(rows, batch_size=[batch * queries])
+    return TensorDict(rows, batch_size=[batch * queries], device=state["action_mask"].device)
 
 
 @torch.no_grad()

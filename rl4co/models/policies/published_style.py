@@ -6,6 +6,7 @@ b, and prepares what it computes once in `pre_decoder_hook(td, env, hidden, num_
 
 from __future__ import annotations
 
+import functools
 import inspect
 
 from typing import Any
@@ -29,9 +30,10 @@ _WRITTEN_INSTEAD = {
 }
 
 
-def is_published_decoder(cls: type) -> bool:
+@functools.cache
+def is_published_decoder(cls: Any) -> bool:
     """Whether `forward` of a class of decoders takes a state, hidden and the number of starts."""
-    parameters = list(inspect.signature(cls.forward).parameters.values())  # type: ignore[attr-defined]
+    parameters = list(inspect.signature(cls.forward).parameters.values())
     by_position = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     return sum(parameter.kind in by_position for parameter in parameters) >= 4  # with self
 
@@ -62,7 +64,8 @@ def published_logits(decoder: Any, env: RL4COEnvBase, hidden: Any) -> LogitsFn:
     def logits_fn(state: State) -> Tensor:
         num_solutions = state["done"].shape[1]
         rows = {key: flatten_starts(value) for key, value in state.items()}  # [S * B, ...]
-        td = TensorDict(rows, batch_size=rows["done"].shape[:1])
+        done = rows["done"]
+        td = TensorDict(rows, batch_size=done.shape[:1], device=done.device)
         num_starts = num_solutions if num_solutions > 1 else 0
         if num_solutions not in prepared:
             prepared[num_solutions] = _prepare(decoder, env, hidden, td, num_starts)

@@ -96,6 +96,18 @@ class DataHooks(L.LightningModule):
         """The test set, or several by name."""
         return self._dataset("test")
 
+    @property
+    def data_cfg(self) -> dict[str, Any]:
+        """Sizes and places of the data."""
+        return {
+            "batch_size": self.batch_size,
+            "val_batch_size": self.val_batch_size,
+            "test_batch_size": self.test_batch_size,
+            "generate_default_data": self.generate_default_data,
+            "data_dir": str(self.env.data_dir),
+            **{f"{phase}_data_size": size for phase, size in self.data_sizes.items()},
+        }
+
     def _dataset(self, phase: str) -> TensorDictDataset | dict[str, TensorDictDataset]:
         if phase not in self._datasets:
             self.load_datasets()

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from rl4co.core.errors import ConfigError
 from rl4co.core.ops import unbatchify
 from rl4co.data.dataset import TensorDictDataset
+from rl4co.decoding.strategies import is_multistart
 from rl4co.envs.base import RL4COEnvBase
 from rl4co.models.rl.base import RL4COLitModule
 from rl4co.models.rl.baseline_records import BaselineOutput, EpochContext
@@ -157,6 +158,13 @@ class REINFORCE(RL4COLitModule):
             )
         )
         self.log_dict(metrics, sync_dist=True)
+
+    def set_decode_type_multistart(self, phase: str) -> None:
+        """Lets the policy decode from distinct starts in a phase, by its published name."""
+        name = f"{phase}_decode_type"
+        decode_type = getattr(self.policy, name)
+        if not is_multistart(decode_type):
+            setattr(self.policy, name, f"multistart_{decode_type}")
 
     @classmethod
     def load_from_checkpoint(  # type: ignore[override]

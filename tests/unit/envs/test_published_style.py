@@ -76,8 +76,17 @@ def test_the_library_has_its_say(tours):
     td = copy.deepcopy(env).reset(instances)
     assert env.get_num_starts(td) == 6
     assert env.select_start_nodes(td, 2).tolist() == [0] * 5 + [1] * 5
-    with pytest.raises(UnsupportedError, match="expected _torchrl_mode=False for TourEnv"):
-        TourEnv(_torchrl_mode=True)
+
+
+def test_torchrl_mode_keeps_the_state_before(tours):
+    """As published, `step` then returns both."""
+    env = TourEnv(_torchrl_mode=True)
+    td = env.reset(tours[2])
+    stepped = env.step(td.set("action", torch.arange(5)))
+    assert stepped["next", "current_node"].tolist() == [0, 1, 2, 3, 4]
+    assert stepped["current_node"].tolist() == [0] * 5
+    reward, _, _ = rollout(env, env.reset(tours[2]), random_policy)
+    assert (reward < 0).all()
 
 
 def test_a_file_of_its_instances_is_read(tours, tmp_path):

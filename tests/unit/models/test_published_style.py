@@ -357,7 +357,8 @@ class OwnLoss(REINFORCE):
         return {**out, "loss": 2 * out["loss"], "half": out["loss"].detach()}
 
     def post_setup_hook(self):
-        self.was_set_up = True
+        self.was_set_up = self.data_cfg["train_data_size"]
+        self.set_decode_type_multistart("val")
 
 
 def test_an_algorithm_in_the_published_style_trains():
@@ -366,7 +367,8 @@ def test_an_algorithm_in_the_published_style_trains():
     fit = trainer()
     fit.fit(model)
     logged = fit.callback_metrics
-    assert model.was_set_up
+    assert model.was_set_up == 16
+    assert model.policy.val_decode_type == "multistart_greedy"
     torch.testing.assert_close(logged["train/loss_epoch"], 2 * logged["train/half_epoch"])
     assert logged["val/reward"] < 0
 
