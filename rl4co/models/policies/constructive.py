@@ -50,7 +50,7 @@ from rl4co.models.policies.entry import (
 )
 from rl4co.models.policies.modules import ConstructiveDecoder, NoEncoder
 from rl4co.models.policies.pretrained import PretrainedMixin
-from rl4co.models.policies.published_style import is_published_decoder, published_logits
+from rl4co.models.policies.published_style import published_logits
 from rl4co.models.policies.task import (
     DecodingTask,
     count_solutions,
@@ -265,8 +265,8 @@ class ConstructivePolicy(PretrainedMixin, nn.Module):
         try:
             if isinstance(strategy, BeamSearch):
                 rollout = self._search(task, strategy)
-            elif self.decoder.replay_keys is not None and (known or torch.is_grad_enabled()):
-                rollout = self._learn(task, self.decoder.replay_keys)
+            elif (keys := self._replay_keys) is not None and (known or torch.is_grad_enabled()):
+                rollout = self._learn(task, keys)
             else:
                 rollout = self._infer(task)
         except InvalidActionError:
@@ -338,8 +338,18 @@ class ConstructivePolicy(PretrainedMixin, nn.Module):
             task.env, task.solutions, task.cache, task.strategy, task.starts
         )
 
+    @property
+    def _takes_rows(self) -> bool:
+        """Whether the decoder is a published one; one that is wrapped into something is not."""
+        return getattr(self.decoder, "takes_rows", False)
+
+    @property
+    def _replay_keys(self) -> tuple[str, ...] | None:
+        """What the decoder reads of a state; not known of a published one."""
+        return None if self._takes_rows else self.decoder.replay_keys
+
     def _logits_fn(self, task: DecodingTask) -> LogitsFn:
-        if is_published_decoder(type(self.decoder)):
+        if self._takes_rows:
             return published_logits(self.decoder, task.env, task.hidden)
         return lambda state: self.decoder(state, task.cache)
 

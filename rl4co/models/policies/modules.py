@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 from tensordict import TensorDictBase
 from torch import Tensor, nn
@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from rl4co.decoding.rollout import Rollout
 from rl4co.decoding.strategies import DecodingStrategy
 from rl4co.envs.base import RL4COEnvBase, State
-from rl4co.models.policies.published_style import refuse_unused
+from rl4co.models.policies.published_style import has_published_forward, refuse_unused
 
 
 class ConstructiveEncoder(nn.Module):
@@ -33,9 +33,14 @@ class NoEncoder(ConstructiveEncoder):
 class ConstructiveDecoder(nn.Module):
     """Maps a state and the cached latent representation to logits."""
 
+    #: Whether :meth:`forward` is a published one, see :mod:`rl4co.models.policies.published_style`.
+    takes_rows: ClassVar[bool] = False
+
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        refuse_unused(cls)
+        cls.takes_rows = has_published_forward(cls)
+        if not cls.takes_rows:
+            refuse_unused(cls)
 
     #: Whether :meth:`prepare` may be called for some of the instances (rows of a tensor `hidden`)
     #: with the same result for each, so that training takes a large batch in pieces.

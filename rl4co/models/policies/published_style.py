@@ -6,7 +6,6 @@ b, and prepares what it computes once in `pre_decoder_hook(td, env, hidden, num_
 
 from __future__ import annotations
 
-import functools
 import inspect
 
 from typing import Any
@@ -30,23 +29,20 @@ _WRITTEN_INSTEAD = {
 }
 
 
-@functools.cache
-def is_published_decoder(cls: Any) -> bool:
+def has_published_forward(cls: Any) -> bool:
     """Whether `forward` of a class of decoders takes a state, hidden and the number of starts."""
     parameters = list(inspect.signature(cls.forward).parameters.values())
     by_position = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     return sum(parameter.kind in by_position for parameter in parameters) >= 4  # with self
 
 
-def refuse_unused(cls: type) -> None:
-    """Raises for published methods of a decoder that would have no effect."""
-    if is_published_decoder(cls):
-        return
+def refuse_unused(cls: Any) -> None:
+    """Raises for published methods of a decoder that nothing calls without that `forward`."""
     for name, instead in _WRITTEN_INSTEAD.items():
         if name in vars(cls):
             raise UnsupportedError(
                 f"expected {cls.__name__} to have the published forward(td, hidden, num_starts) "
-                f"beside {name}, got forward{inspect.signature(cls.forward)}; "  # type: ignore[attr-defined]
+                f"beside {name}, got forward{inspect.signature(cls.forward)}; "
                 f"write that one, or {instead} in place of {name}"
             )
 
