@@ -181,11 +181,6 @@ class RL4COEnvBase(RecordsArguments, PublishedNames):
         new_state["action_mask"] = self._action_mask(new_state)
         return new_state
 
-    @property
-    def steps_by_hooks(self) -> bool:
-        """Whether a step is what the hooks say and nothing else, as compiled loops take it."""
-        return type(self).advance is RL4COEnvBase.advance and "advance" not in vars(self)
-
     def steps_left(self, state: State) -> tuple[int, int]:
         """Fewest and most steps from a state to the end of its solution.
 
