@@ -33,7 +33,8 @@ from rl4co.envs.arguments import (
 )
 from rl4co.envs.generator import Generator
 from rl4co.envs.hooks import State
-from rl4co.envs.published_style import PublishedNames, adapt, hook_behind
+from rl4co.envs.published_hooks import hook_behind
+from rl4co.envs.published_style import PublishedNames, adapt
 
 __all__ = ["PHASE_SEEDS", "RL4COEnvBase", "State"]
 

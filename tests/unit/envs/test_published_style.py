@@ -121,7 +121,7 @@ class EvenLast(TSPEnv):
 
     @staticmethod
     def get_action_mask(td):
-        free = td.get("free", td["action_mask"])  # the parent asks before there is such a key
+        free = td.get("free", td["action_mask"])  # the parent's `_reset` asks before there is one
         odd = free & (torch.arange(free.shape[-1]) % 2 == 1)
         return torch.where(odd.any(-1, keepdim=True), odd, free)
 
