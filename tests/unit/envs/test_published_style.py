@@ -13,6 +13,7 @@ from rl4co.core.errors import ConfigError, InvalidSolutionError, UnsupportedErro
 from rl4co.envs import CVRPEnv, RL4COEnvBase, TSPEnv, check_env
 from rl4co.envs.checks import find_faults
 from rl4co.envs.routing import TSPkoptEnv
+from rl4co.envs.routing.tsp.ants import ANTS
 from rl4co.models import AttentionModelPolicy
 from rl4co.utils.decoding import random_policy, rollout
 from rl4co.utils.ops import gather_by_index, get_tour_length
@@ -161,6 +162,7 @@ class Thrifty(CVRPEnv):
         return -actions.ne(0).sum(-1).float()
 
 
+@pytest.mark.filterwarnings("ignore:the rules of")
 @pytest.mark.parametrize("decode_type", ["greedy", "sampling", "multistart_greedy", "beam_search"])
 def test_overrides_decide(tours, decode_type):
     """Rewards, masks and steps of a subclass are those that count, in every way of decoding."""
@@ -195,6 +197,50 @@ def test_overridden_environments_keep_the_contract(cls):
     """All of it but the parent's starts, which another mask forbids."""
     faults = find_faults(cls(generator_params={"num_loc": 8}))
     assert set(faults) <= {"start actions are feasible and distinct"}, faults
+
+
+class Careless(TourEnv):
+    """Writes into the state, counts nothing, has integers for a mask; a mask for others to see."""
+
+    def _reset(self, td=None, batch_size=None):
+        mask = torch.ones((*batch_size, td["locs"].shape[1]), dtype=torch.int64)
+        done = torch.zeros(batch_size, dtype=torch.bool)
+        return TensorDict({"action_mask": mask, "left": mask, "done": done}, batch_size=batch_size)
+
+    def _step(self, td):
+        assert td["done"].shape == td.batch_size
+        td["left"][torch.arange(len(td)), td["action"]] = 0
+        done = td["left"].sum(-1) == 0
+        keys = {"action_mask": td["left"].clone(), "left": td["left"], "done": done}
+        return TensorDict(keys, batch_size=td.batch_size)
+
+    def get_action_mask(self, td):
+        return td["action_mask"] * 0
+
+    def get_reward(self, td, actions, check_solution=None):
+        assert not td["left"].any()
+        return 10 + super().get_reward(td, actions, check_solution)
+
+
+def test_careless_environments_run(tours):
+    """The caller's state stays as it was, and the mask that counts is that of the state."""
+    env, (plain, _, instances) = Careless(), tours
+    td = env.reset(instances)
+    before = td.clone()
+    stepped = env.step(td.set("action", torch.arange(5)))["next"]
+    assert all(torch.equal(td[key], before[key]) for key in before.keys())
+    assert stepped["i"].tolist() == [[1]] * 5
+    assert stepped["action_mask"].dtype == torch.bool
+    reward, _, actions = rollout(env, env.reset(instances), random_policy)
+    torch.testing.assert_close(reward, 10 + plain.get_reward(plain.reset(instances), actions))
+    torch.testing.assert_close(reward, env.get_reward(env.reset(instances), actions))
+
+
+@pytest.mark.filterwarnings("ignore:the rules of")
+def test_compiled_loops_leave_published_steps_alone():
+    """Ants do not walk where a `_step` has other rules; a reward of one's own is no matter."""
+    assert not ANTS.holds(EvenLast(generator_params={"num_loc": 6}))
+    assert ANTS.holds(Doubled(generator_params={"num_loc": 6}))
 
 
 class Started(TSPEnv):
