@@ -54,10 +54,11 @@ class InstanceSchema:
 
         The TensorDict itself if all of them have it.
         """
+        axes = {**self.optional, **self.required}
         lacking = {
             key: value.unsqueeze(-1)
             for key, value in td.items()
-            if self.required.get(key) == "1" and value.shape == td.batch_size
+            if axes.get(key) == "1" and value.shape == td.batch_size
         }
         return td.copy().update(lacking) if lacking else td
 
