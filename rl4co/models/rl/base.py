@@ -21,7 +21,6 @@ from rl4co.core.arguments import RecordsArguments
 from rl4co.core.errors import ConfigError, UnknownNameError, UnsupportedError
 from rl4co.core.registry import EMBEDDINGS, ENVS
 from rl4co.core.rng import derive_generator
-from rl4co.data.dataset import TensorDictDataset
 from rl4co.envs.base import RL4COEnvBase
 from rl4co.models.rl.checkpointing import (
     RECORD_KEY,
@@ -30,7 +29,7 @@ from rl4co.models.rl.checkpointing import (
     describe_model,
     load_model,
 )
-from rl4co.models.rl.data import DataHooks, whole_batch
+from rl4co.models.rl.data import DataHooks
 from rl4co.models.rl.optimizers import (
     OptimizerLike,
     SchedulerLike,
@@ -189,11 +188,7 @@ class RL4COLitModule(RecordsArguments, DataHooks):
 
     def training_step(self, batch: TensorDictBase, batch_idx: int) -> dict[str, Any]:
         """Lightning's hook."""
-        dataset = TensorDictDataset(batch)
-        wrapped = self.wrap_dataset(dataset)
-        if wrapped is not dataset:
-            batch = whole_batch(wrapped).to(self.device)
-        return self.shared_step(batch, batch_idx, phase="train")
+        return self.shared_step(self.wrap_batch(batch), batch_idx, phase="train")
 
     def validation_step(
         self, batch: TensorDictBase, batch_idx: int, dataloader_idx: int = 0

@@ -76,6 +76,12 @@ class DataHooks(L.LightningModule):
         """
         return dataset
 
+    def wrap_batch(self, batch: TensorDictBase) -> TensorDictBase:
+        """A training batch after :meth:`wrap_dataset`."""
+        dataset = TensorDictDataset(batch)
+        wrapped = self.wrap_dataset(dataset)
+        return batch if wrapped is dataset else _whole_batch(wrapped).to(self.device)
+
     # ---------------------------------------------------------------- published names
 
     @property
@@ -207,7 +213,7 @@ class DataHooks(L.LightningModule):
         return self._dataloader(self._dataset(phase), batch_size)
 
 
-def whole_batch(dataset: Any) -> TensorDictBase:
+def _whole_batch(dataset: Any) -> TensorDictBase:
     """All instances of a data set, also of one that only knows single instances."""
     indices = range(len(dataset))
     if hasattr(dataset, "__getitems__"):
