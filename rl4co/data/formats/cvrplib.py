@@ -4,6 +4,8 @@ Known sections: coordinates or a matrix, DEMAND_SECTION, DEPOT_SECTION, TIME_WIN
 SERVICE_TIME_SECTION, BACKHAUL_SECTION (amounts to fetch). Known keywords: CAPACITY, VEHICLES,
 DISTANCE (longest route), SERVICE_TIME (of every customer). DISTANCE together with a service time
 limits the duration of a route, services included: it becomes the time at which the depot closes.
+VEHICLES limits the number of routes. The number in a name (A-n32-k5) does not: it is what the total
+demand needs at least, and some best-known solutions have more routes.
 
 Distances are rounded as the literature on each set does, which the files do not say: to the nearest
 integer (EUC_2D of TSPLIB); to one decimal, cut off, for instances with time windows; not at all for
@@ -50,6 +52,9 @@ TYPES = {
 #: Sets of CVRPLIB with real-valued distances, by the names of their instances.
 _REAL_VALUED = re.compile(r"(?:CMT|Golden_?|Li_?|Tai)\d+[a-d]?", re.IGNORECASE)
 
+#: Number of vehicles in the names of the sets A, B, E, F, M, P and X.
+_NUMBER_IN_NAME = re.compile(r"-k(\d+)$")
+
 
 def read_cvrplib(sections: Sections) -> BenchmarkInstance:
     """An instance from a `.vrp` file."""
@@ -78,14 +83,15 @@ def read_cvrplib(sections: Sections) -> BenchmarkInstance:
             section="DEMAND_SECTION",
         )
     costs = places.costs.take(order)
-    vehicles = sections.optional_number("VEHICLES")
+    in_name = _NUMBER_IN_NAME.search(name)
     return BenchmarkInstance(
         name=name,
         problem=name_problem(fields, costs),
         edge_costs=costs,
         coordinates=None if places.points is None else places.points[order],
         capacity=sections.number("CAPACITY"),
-        vehicles=None if vehicles is None else int(vehicles),
+        vehicles=_vehicles(sections),
+        nominal_vehicles=None if in_name is None else int(in_name[1]),
         labels=tuple(labels[place] for place in order),
         comment=sections.header.get("COMMENT", ""),
         source=sections.source.path,
@@ -100,6 +106,14 @@ def _rounding(sections: Sections, name: str) -> str | None:
     if "TIME_WINDOW_SECTION" in sections.rows:
         return "one_decimal"
     return "exact" if _REAL_VALUED.fullmatch(name) else "nearest"
+
+
+def _vehicles(sections: Sections) -> int | None:
+    if "VEHICLES" not in sections.header:
+        return None
+    line = sections.header_lines["VEHICLES"]
+    (number,) = sections.source.integers([sections.header["VEHICLES"]], line, "VEHICLES")
+    return number
 
 
 def _optional(sections: Sections, section: str, labels: tuple[str, ...]) -> Any:

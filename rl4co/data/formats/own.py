@@ -29,7 +29,9 @@ JSON, one object; all keys but `coordinates` or `cost_matrix` are optional:
 | `max_length` | longest route; with `prizes`, longest tour | mtvrp, op |
 | `prizes` | what a visit is worth | op |
 | `pairs` | `[[pickup, delivery], ...]`, all customers in pairs | pdp |
-| `name`, `problem`, `comment`, `vehicles` | about the instance | any |
+| `vehicles` | most routes of a solution (default: any number) | cvrp, cvrptw, mtvrp |
+| `nodes` | names of all nodes | any |
+| `name`, `problem`, `comment` | about the instance | any |
 | `best_known`, `best_solution` | value, and routes without the depot | any |
 
 CSV, one line per node; other settings are in lines that begin with `#`:
@@ -90,6 +92,14 @@ SETTINGS: Mapping[str, tuple[type, ...]] = {
     "vehicles": (int,),
     "open_routes": (bool,),
     "best_solution": (list,),
+    "nodes": (list,),
+}
+
+#: Key → the one without which it would have no effect.
+NEEDS: Mapping[str, str] = {
+    "capacity": "demand",
+    "service_times": "time_windows",
+    "duration_matrix": "time_windows",
 }
 
 #: Column of a CSV file → key and position in its rows.
@@ -226,14 +236,16 @@ def _build(
     problem = settings.pop("problem", None) or name_problem(
         {**arrays, **settings, "pairs": pairs}, costs
     )
-    names = labels or tuple(str(node) for node in range(size))
+    problem = _known(source, "problem", problem, routing_layouts())
+    _refuse_ignored(source, {**arrays, **settings, "pairs": pairs}, problem)
+    names = labels or _names(source, settings.pop("nodes", None), size)
     duration = arrays.pop("duration_matrix", None)
     published, solution = settings.pop("best_known", None), settings.pop("best_solution", None)
     position = {int(node): k for k, node in enumerate(order)}
     try:
         return BenchmarkInstance(
             name=settings.pop("name", source.path.stem),
-            problem=_known(source, "problem", problem, routing_layouts()),
+            problem=problem,
             edge_costs=costs.take(order),
             pairs=orders,
             duration_matrix=None if duration is None else duration[np.ix_(order, order)],
@@ -246,6 +258,36 @@ def _build(
         )
     except InvalidInstanceError as error:
         raise source.fault("a complete instance", f"this fault: {error}", CORRECT) from error
+
+
+def _refuse_ignored(source: Source, fields: Mapping[str, Any], problem: str) -> None:
+    """Raises for keys that would be read and then have no effect."""
+    layouts = routing_layouts()
+    known = layouts[problem].marks | layouts[problem].knows | set(layouts[problem].requires)
+    given = {key for key, value in fields.items() if value is not None and value is not False}
+    telling = {key for layout in layouts.values() for key in layout.marks | layout.knows}
+    for key in sorted(given & telling - known):
+        raise source.fault(
+            f"no {key} in an instance of {problem}, which does not know it",
+            key, "leave it out, or name another problem (or none)", section="problem",
+        )  # fmt: skip
+    for key, partner in NEEDS.items():
+        if key in given and partner not in given:
+            raise source.fault(
+                f"{partner} with {key}, which does nothing without", f"no {partner}",
+                f"give {partner}, or leave {key} out", section=key,
+            )  # fmt: skip
+
+
+def _names(source: Source, names: list[Any] | None, size: int) -> tuple[str, ...]:
+    """Names of the nodes, by default their numbers."""
+    if names is None:
+        return tuple(map(str, range(size)))
+    if len(set(map(str, names))) != size or not all(isinstance(name, str) for name in names):
+        raise source.fault(
+            f"{size} different texts, one for each node", repr(names)[:60], CORRECT, section="nodes"
+        )
+    return tuple(names)
 
 
 def _size(source: Source, fields: Mapping[str, Any]) -> int:

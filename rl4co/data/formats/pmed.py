@@ -154,6 +154,11 @@ class BenchmarkMedian:
         """The size in words."""
         return f"{self.size} vertices, {self.num_facilities} facilities"
 
+    @property
+    def solver_options(self) -> dict[str, int]:
+        """None: the environment knows all limits."""
+        return {}
+
     @functools.cached_property
     def best_known(self) -> float | None:
         """Best-known value: published, that of the best-known solution, or in the table beside."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -73,6 +73,10 @@ class Published(Protocol):
     @property
     def best_solution(self) -> Any:
         """Best-known solution, None if there is none; refused if it breaks a constraint."""
+
+    @property
+    def solver_options(self) -> Mapping[str, int]:
+        """Limits that the environment does not know, as options of solvers."""
 
     # ---------------------------------------------------------------- solutions
 

@@ -122,6 +122,11 @@ class BenchmarkShop:
         jobs, machines = self.shop.num_jobs, self.shop.num_machines
         return f"{jobs} jobs, {machines} machines, {self.size} operations"
 
+    @property
+    def solver_options(self) -> dict[str, int]:
+        """None: the environment knows all limits."""
+        return {}
+
     def as_problem(self, problem: str) -> BenchmarkShop:
         """The same instance for the environment of a more general problem: a JSSP is an FJSP."""
         if problem == self.problem:

@@ -11,6 +11,7 @@ import dataclasses
 import json
 import os
 import re
+import warnings
 
 from typing import TYPE_CHECKING
 
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
 
 _ROUTE = re.compile(r"^\s*Route\s*#?\s*\d+\s*:(.*)$", re.IGNORECASE)
 _COST = re.compile(r"^\s*Cost\s*:?\s*(\S+)\s*$", re.IGNORECASE)
+
+#: How far a value with all of its digits may be from that of the routes, relative to it.
+VALUE_TOLERANCE = 1e-7
 
 #: Keys of a solution in JSON.
 JSON_KEYS = ("name", "problem", "routes", "cost", "objective")
@@ -53,6 +57,25 @@ class Solution:
                 "best-known value alone",
             )
 
+    def contradicts_itself(self, instance: BenchmarkInstance) -> bool:
+        """Whether the value in the file is not that of its valid routes, to the digits it has."""
+        if self.value is None or find_violation(instance, self.routes) is not None:
+            return False
+        actual, digits = instance.objective(self.routes), repr(self.value).partition(".")[2]
+        last_digit = 1.0 if digits == "0" else 10.0 ** -len(digits)
+        slack = max(last_digit, VALUE_TOLERANCE * abs(actual))
+        return abs(self.value - actual) >= slack
+
+    def note_contradiction(self, instance: BenchmarkInstance) -> None:
+        """Warns if the value in the file is not that of its routes, which counts then."""
+        if self.contradicts_itself(instance):
+            warnings.warn(
+                f"{self.source.path}: expected the {instance.value_name} of its routes, "
+                f"{instance.objective(self.routes):.10g}, got {self.value:.10g}; the routes count "
+                "(a file may round distances in another way, see --rounding)",
+                stacklevel=2,
+            )
+
 
 def read_solution(
     path: str | os.PathLike[str], instance: BenchmarkInstance, check: bool = True
@@ -62,7 +85,8 @@ def read_solution(
     Args:
         path: File in any of the formats above.
         instance: The instance that it solves.
-        check: Whether to refuse solutions that break a constraint.
+        check: Whether to refuse solutions that break a constraint, and to warn of a value that is
+            not that of the routes.
 
     Raises:
         FileNotFoundError: There is no such file.
@@ -71,6 +95,7 @@ def read_solution(
     solution = parse_solution(Source.read(path), instance)
     if check:
         solution.require_valid(instance)
+        solution.note_contradiction(instance)
     return solution
 
 

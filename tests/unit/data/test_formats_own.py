@@ -107,7 +107,7 @@ def test_travel_times_may_differ_from_costs(write: Write):
     assert instance.cost([[1, 2]]) == 1 + 4 + 5
     accepted(instance)
     fields["time_windows"] = [[0, 29], [0, 30], [0, 30]]
-    with pytest.raises(ValueError, match="node 0 at 30 after 29"):
+    with pytest.raises(ValueError, match="the depot at 30 after 29"):
         read_instance(write("b.json", fields)).check([[1, 2]])
 
 

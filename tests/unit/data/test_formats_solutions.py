@@ -247,7 +247,7 @@ OP_SOL = (
     ("instance", "text", "value"),
     [
         (CVRP, "Route #1: 1 2\nRoute #2: 3 4\nCost 32\n", 32),
-        (CVRP, "Route #1: 1 2 \r\nRoute #2: 3 4\r\nCost: 32.5\r\n", 32.5),
+        (CVRP, "Route #1: 1 2 \r\nRoute #2: 3 4\r\nCost: 32.0\r\n", 32),
         (CVRP, SINTEF, None),
         (CVRP, "Route #1: 1 2\nRoute #2:\nRoute #3: 3 4\n", None),
         (CVRP, '{"routes": [[1, 2], [3, 4]], "cost": 32}', 32),
