@@ -36,6 +36,7 @@ from rl4co.tasks.approaches import (
     BySolver,
     environment_of,
 )
+from rl4co.tasks.infeasible import solve_or_explain
 
 __all__ = [
     "PICTURES",
@@ -155,8 +156,7 @@ def solve_file(
         # Read now, and refused if it breaks a constraint, rather than when time has been spent.
         _ = instance.best_solution
     started = time.perf_counter()
-    answer = (approach or BySolver())(instance)
-    instance.check(answer.solution)
+    answer = solve_or_explain(instance, approach or BySolver())
     start = None
     if polish is not None:
         start, better = answer.solution, polish(instance, answer.solution)

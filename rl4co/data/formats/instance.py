@@ -45,6 +45,14 @@ _PER_NODE = {
     "prizes": 0,
 }
 
+#: Fields of an instance about whose best solutions nothing is known.
+_NOTHING_KNOWN: dict[str, Any] = {
+    "published": None,
+    "lower_bound": None,
+    "solution_file": None,
+    "solution": None,
+}
+
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class BenchmarkInstance:
@@ -218,15 +226,20 @@ class BenchmarkInstance:
         Args:
             rounding: exact, nearest, up, down, one_decimal or next.
         """
-        costs = self.edge_costs.rounded(rounding)
         return dataclasses.replace(
-            self,
-            edge_costs=costs,
-            published=None,
-            lower_bound=None,
-            solution_file=None,
-            solution=None,
+            self, edge_costs=self.edge_costs.rounded(rounding), **_NOTHING_KNOWN
         )
+
+    def with_vehicles(self, vehicles: int) -> BenchmarkInstance:
+        """The same instance with another limit on routes.
+
+        What is known about its best solutions is forgotten, unless the best-known one keeps it.
+
+        Args:
+            vehicles: Most routes of a solution.
+        """
+        fits = self._found is not None and len(self._found.routes) <= vehicles
+        return dataclasses.replace(self, vehicles=vehicles, **({} if fits else _NOTHING_KNOWN))
 
     def as_problem(self, problem: str) -> BenchmarkInstance:
         """The same instance for the environment of a more general problem.
