@@ -31,8 +31,8 @@ from rl4co.solvers._routing import limit_fleet
 from rl4co.solvers.formulations import RoutingFormulation, formulation_of, instances_of
 from rl4co.tasks.approaches import Answer, Approach, BySolver, environment_of
 
-#: Seconds for an explanation at most.
-MAX_SECONDS = 10.0
+#: Seconds for an explanation: as many as the solver had, within these limits.
+MIN_SECONDS, MAX_SECONDS = 3.0, 10.0
 #: Customers that a message names, and time windows of which the least change is looked for.
 MOST_NAMED, MOST_WIDENED = 6, 6
 MORE_TIME = "raise --max-runtime"
@@ -55,6 +55,7 @@ def solve_or_explain(instance: Published, approach: Approach) -> Answer:
         instance.check(answer.solution)
         return answer
     seconds = approach.max_runtime if isinstance(approach, BySolver) else MAX_SECONDS
+    seconds = min(max(seconds, MIN_SECONDS), MAX_SECONDS)
     if instance.num_nodes <= MAX_DENSE_NODES and needs_more_vehicles(_formulate(instance)):
         raise explain(instance, "none", MORE_TIME, seconds)  # at once: no solver finds any
     try:
@@ -75,7 +76,7 @@ def explain(instance: BenchmarkInstance, got: str, advice: str, seconds: float) 
         instance: What could not be solved.
         got: How many vehicles there are instead, and whose.
         advice: What to do if there is a solution, or may be.
-        seconds: How long to look for the reason, :data:`MAX_SECONDS` at most.
+        seconds: How long to look for the reason.
     """
     assert instance.vehicles is not None
     expected = (
@@ -85,7 +86,7 @@ def explain(instance: BenchmarkInstance, got: str, advice: str, seconds: float) 
     if instance.num_nodes > MAX_DENSE_NODES:
         return NoSolutionError(f"{expected}, got {got}; allow more (--vehicles)")
     problem = _formulate(instance)
-    with Judge(min(seconds, MAX_SECONDS)) as judge:
+    with Judge(seconds) as judge:
         if judge.find_routes(problem) is not None:
             return NoSolutionError(f"{expected}, got {got}; there are some: {advice}")
         conflict = find_conflict(problem, judge)

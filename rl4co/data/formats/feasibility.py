@@ -84,7 +84,7 @@ def _visits(instance: BenchmarkInstance, routes: RouteList) -> Iterator[Violatio
         yield Violation("there is one route", f"got {len(routes)}")
     elif instance.vehicles is not None and len(routes) > instance.vehicles:
         yield Violation(
-            f"the number of vehicles is at most {instance.vehicles}", f"got {len(routes)}"
+            f"the number of vehicles is at most {instance.vehicles}", f"{len(routes)} routes"
         )
     twice = [node for node, count in counts.items() if count > 1]
     if twice:

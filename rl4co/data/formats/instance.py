@@ -187,12 +187,13 @@ class BenchmarkInstance:
         return {} if self.vehicles is None else {"max_vehicles": self.vehicles}
 
     def name_of(self, node: int) -> str:
-        """What people call a node: by its name if the file has names, else as solutions do."""
+        """What people call a node: by its name, or its numbers in solutions and in the file."""
         if self.layout.has_depot and node == 0:
             return "the depot"
         if self._has_names:
             return f"{'customer' if self.layout.has_depot else 'node'} {self.labels[node]}"
-        return f"node {node}"
+        is_same = not self.labels or self.labels[node] == str(node)
+        return f"node {node}" if is_same else f"node {node} ({self.labels[node]} in the file)"
 
     @property
     def _has_names(self) -> bool:
@@ -328,9 +329,7 @@ class BenchmarkInstance:
         found = self._found
         if found is None:
             return None
-        if found.value is None:
-            return self.objective(self._checked(found))
-        return self.objective(found.routes) if found.contradicts_itself(self) else found.value
+        return self.objective(self._checked(found)) if found.value is None else found.value
 
     @functools.cached_property
     def best_solution(self) -> Routes | None:
@@ -355,6 +354,16 @@ class BenchmarkInstance:
         """Text of a file with a valid solution, by one of the suffixes."""
         return WRITERS[suffix](self, self.as_routes(routes))
 
+    def facts(self, routes: Routes) -> dict[str, str]:
+        """Vehicles, if the file has a number of them: whether it is a limit, or only named."""
+        nominal = self.nominal_vehicles
+        if self.vehicles is not None:
+            return {"vehicles": f"{len(routes)} of at most {self.vehicles}"}
+        if nominal is None:
+            return {}
+        place = "name" if self.name.endswith(f"-k{nominal}") else "file"
+        return {"vehicles": f"{len(routes)} ({nominal} in the {place}, which is no limit)"}
+
     def lines(self, routes: Routes) -> list[str]:
         """Routes as solution files call them: customers from 1; tours and words as in the file."""
         named = not self.layout.has_depot or self._has_names
@@ -364,8 +373,11 @@ class BenchmarkInstance:
         return [f"Route #{number}: {text}" for number, text in enumerate(texts, start=1)]
 
     def record(self, routes: Routes) -> dict[str, Any]:
-        """Number of nodes, cost and routes."""
-        return {"nodes": self.num_nodes, "cost": self.cost(routes), "routes": routes}
+        """Number of nodes, cost and routes; also of vehicles, where there may be several."""
+        record: dict[str, Any] = {"nodes": self.num_nodes, "cost": self.cost(routes)}
+        if not self.layout.single_route:
+            record |= {"vehicles": len(routes), "max_vehicles": self.vehicles}
+        return {**record, "routes": routes}
 
     @functools.cached_property
     def _found(self) -> Solution | None:

@@ -225,6 +225,10 @@ class BenchmarkMedian:
         """How much worse a value is than the best-known one, relative to it (0.01 is 1 %)."""
         return relative_gap(self, value)
 
+    def facts(self, facilities: Facilities) -> dict[str, str]:
+        """None: the lines say it all."""
+        return {}
+
     def lines(self, facilities: Facilities) -> list[str]:
         """Vertices with a facility, numbered as in the file."""
         return ["Facilities: " + " ".join(str(vertex + 1) for vertex in facilities)]

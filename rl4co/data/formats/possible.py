@@ -52,10 +52,10 @@ def _loads(instance: BenchmarkInstance) -> Iterator[str]:
         if loads[0]:
             yield f"the depot: {key} {loads[0]:.10g}, which nobody can deliver to it"
         for node in _customers(loads < 0):
-            yield f"{_name(instance, node)}: {key} {loads[node]:.10g} below 0"
+            yield f"{instance.name_of(node)}: {key} {loads[node]:.10g} below 0"
         for node in _customers(loads > instance.capacity * (1 + SLACK)):
             yield (
-                f"{_name(instance, node)}: {key} {loads[node]:.10g} above the capacity "
+                f"{instance.name_of(node)}: {key} {loads[node]:.10g} above the capacity "
                 f"{instance.capacity:.10g} of every vehicle"
             )
 
@@ -67,12 +67,12 @@ def _times(instance: BenchmarkInstance) -> Iterator[str]:
     opening, closing = windows.T  # [N] each
     service = np.zeros(len(windows)) if service is None else service
     for node in np.flatnonzero(service < 0).tolist():
-        yield f"{_name(instance, node)}: service time {service[node]:.10g} below 0"
+        yield f"{instance.name_of(node)}: service time {service[node]:.10g} below 0"
     if service[0] > 0:
         yield f"the depot: service time {service[0]:.10g}, but only customers are served"
     for node in np.flatnonzero(opening > closing).tolist():
         yield (
-            f"{_name(instance, node)}: the time window ends at {closing[node]:.10g}, "
+            f"{instance.name_of(node)}: the time window ends at {closing[node]:.10g}, "
             f"before it begins at {opening[node]:.10g}"
         )
     if (opening > closing).any():
@@ -83,7 +83,7 @@ def _times(instance: BenchmarkInstance) -> Iterator[str]:
     late = arrival > closing + slack
     for node in _customers(late):
         yield (
-            f"{_name(instance, node)}: the time window ends at {closing[node]:.10g}, before a "
+            f"{instance.name_of(node)}: the time window ends at {closing[node]:.10g}, before a "
             f"vehicle can be there at {arrival[node]:.10g} (the depot opens at {opening[0]:.10g})"
         )
     if instance.open_routes:
@@ -91,7 +91,7 @@ def _times(instance: BenchmarkInstance) -> Iterator[str]:
     end = np.maximum(arrival, opening) + service + home
     for node in _customers((end > closing[0] + slack) & ~late):
         yield (
-            f"{_name(instance, node)}: a vehicle is back at {end[node]:.10g} at the earliest, "
+            f"{instance.name_of(node)}: a vehicle is back at {end[node]:.10g} at the earliest, "
             f"after the depot closes at {closing[0]:.10g}"
         )
 
@@ -106,7 +106,7 @@ def _lengths(instance: BenchmarkInstance) -> Iterator[str]:
         length = length + instance.edge_costs(nodes, np.zeros_like(nodes))
     for node in _customers(length > limit * (1 + SLACK)):
         yield (
-            f"{_name(instance, node)}: a route of its own is {length[node]:.10g} long, above the "
+            f"{instance.name_of(node)}: a route of its own is {length[node]:.10g} long, above the "
             f"max_length {limit:.10g}"
         )
 
@@ -123,9 +123,3 @@ def _rides(instance: BenchmarkInstance) -> tuple[FloatArray, FloatArray]:
 def _customers(wrong: np.ndarray) -> list[int]:
     """Customers for which something holds, from `[N]`."""
     return [int(node) for node in np.flatnonzero(wrong) if node > 0]
-
-
-def _name(instance: BenchmarkInstance, node: int) -> str:
-    """A node as its file calls it, and as solutions do if that is another number."""
-    name, label = instance.name_of(node), instance.labels[node] if instance.labels else ""
-    return f"{name} ({label} in the file)" if label.isdigit() and label != str(node) else name

@@ -20,6 +20,9 @@ from torch import Tensor
 
 from rl4co.core.errors import ConfigError
 
+#: How far a number with all of its digits may be from a value, relative to it.
+VALUE_TOLERANCE = 1e-7
+
 
 class Published(Protocol):
     """An instance as a file gives it, in its original units."""
@@ -94,6 +97,9 @@ class Published(Protocol):
     def gap(self, value: float) -> float:
         """How much worse a value is than the best-known one, relative to it."""
 
+    def facts(self, solution: Any) -> dict[str, str]:
+        """What is worth telling people about a solution besides its value."""
+
     def lines(self, solution: Any) -> list[str]:
         """A solution in words, for people."""
 
@@ -137,6 +143,13 @@ def relative_gap(instance: Published, value: float) -> float:
         )
     worse = best - value if instance.maximize else value - best
     return worse / abs(best) if worse else 0.0
+
+
+def differs(value: float, stated: float) -> bool:
+    """Whether a value is another one than a stated number, which may have fewer digits."""
+    digits = repr(stated).partition(".")[2]
+    last_digit = 1.0 if digits == "0" else 10.0 ** -len(digits)
+    return abs(value - stated) >= max(last_digit, VALUE_TOLERANCE * abs(value))
 
 
 def one_solution(actions: Tensor | Sequence[int]) -> Tensor:

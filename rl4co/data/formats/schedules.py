@@ -178,6 +178,10 @@ class BenchmarkShop:
         """How much worse a makespan is than the best-known one, relative to it (0.01 is 1 %)."""
         return relative_gap(self, value)
 
+    def facts(self, schedule: Schedule) -> dict[str, str]:
+        """None: the lines say it all."""
+        return {}
+
     def lines(self, schedule: Schedule) -> list[str]:
         """Machine, start and end of each operation, one line per job."""
         return [

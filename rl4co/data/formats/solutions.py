@@ -16,6 +16,7 @@ import warnings
 from typing import TYPE_CHECKING
 
 from rl4co.data.formats.feasibility import find_violation
+from rl4co.data.formats.published import differs
 from rl4co.data.formats.sections import Sections, looks_like_sections
 from rl4co.data.formats.source import CORRECT, TRUNCATED, Source
 
@@ -24,9 +25,6 @@ if TYPE_CHECKING:
 
 _ROUTE = re.compile(r"^\s*Route\s*#?\s*\d+\s*:(.*)$", re.IGNORECASE)
 _COST = re.compile(r"^\s*Cost\s*:?\s*(\S+)\s*$", re.IGNORECASE)
-
-#: How far a value with all of its digits may be from that of the routes, relative to it.
-VALUE_TOLERANCE = 1e-7
 
 #: Keys of a solution in JSON.
 JSON_KEYS = ("name", "problem", "routes", "cost", "objective")
@@ -57,22 +55,16 @@ class Solution:
                 "best-known value alone",
             )
 
-    def contradicts_itself(self, instance: BenchmarkInstance) -> bool:
-        """Whether the value in the file is not that of its valid routes, to the digits it has."""
-        if self.value is None or find_violation(instance, self.routes) is not None:
-            return False
-        actual, digits = instance.objective(self.routes), repr(self.value).partition(".")[2]
-        last_digit = 1.0 if digits == "0" else 10.0 ** -len(digits)
-        slack = max(last_digit, VALUE_TOLERANCE * abs(actual))
-        return abs(self.value - actual) >= slack
-
     def note_contradiction(self, instance: BenchmarkInstance) -> None:
-        """Warns if the value in the file is not that of its routes, which counts then."""
-        if self.contradicts_itself(instance):
+        """Warns if the routes are valid, but the value in the file is not theirs."""
+        if self.value is None or find_violation(instance, self.routes) is not None:
+            return
+        actual = instance.objective(self.routes)
+        if differs(actual, self.value):
             warnings.warn(
                 f"{self.source.path}: expected the {instance.value_name} of its routes, "
-                f"{instance.objective(self.routes):.10g}, got {self.value:.10g}; the routes count "
-                "(a file may round distances in another way, see --rounding)",
+                f"{actual:.10g}, got {self.value:.10g}; either is wrong, or the file counts by "
+                "other rules (--rounding)",
                 stacklevel=2,
             )
 

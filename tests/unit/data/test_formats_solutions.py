@@ -169,19 +169,19 @@ def test_the_environment_gets_copies():
 # ---------------------------------------------------------------- rules
 
 BROKEN = [
-    (TSP, [0, 1, 2, 3], "every node is visited .node 4 is missing"),
-    (TSP, [0, 1, 2, 2, 4], "no node is visited twice .node 2 is visited 2 times"),
+    (TSP, [0, 1, 2, 3], "every node is visited .node 4 .5 in the file. is missing"),
+    (TSP, [0, 1, 2, 2, 4], "no node is visited twice .node 2 .3 in the file. is visited 2 times"),
     (TSP, [[0, 1], [2, 3, 4]], "there is one route .got 2"),
-    (CVRP, [[1, 2], [3]], "node 4 is missing"),
-    (CVRP, [[1, 2], [3, 4, 1]], "node 1 is visited 2 times"),
+    (CVRP, [[1, 2], [3]], "node 4 .5 in the file. is missing"),
+    (CVRP, [[1, 2], [3, 4, 1]], "node 1 .2 in the file. is visited 2 times"),
     (CVRP, [[1, 3], [2, 4]], "no load exceeds the capacity .route 1: load 6 of 5"),
     (CVRP, [[1, 2], [3, 7]], "all nodes are from 1 to 4 .got node 7"),
-    (CVRPTW, [[2, 1], [3, 4]], "route 1: node 1 at 15 after 10"),
+    (CVRPTW, [[2, 1], [3, 4]], "route 1: node 1 .2 in the file. at 15 after 10"),
     (MTVRP, [[1, 2], [3, 4]], None),
     (OP, [1, 4, 3], "length 20 of 14"),
     (OP, [[1], [3]], "there is one route"),
     (PDP, [3, 1, 2, 4], "every pickup precedes its delivery"),
-    (PDP, [1, 2, 4], "node 3 is missing"),
+    (PDP, [1, 2, 4], "node 3 .4 in the file. is missing"),
 ]
 
 
@@ -274,7 +274,11 @@ def test_forms_of_solutions(tmp_path: Path, instance: BenchmarkInstance, text: s
             "Route #1: 1 3\nRoute #2: 2 4\n",
             "no load exceeds the capacity, got route 1: load 6",
         ),
-        (CVRP, "Route #1: 1 2\n", "every node is visited, got node 3 and 1 more is missing"),
+        (
+            CVRP,
+            "Route #1: 1 2\n",
+            "got node 3 .4 in the file. and 1 more is missing",
+        ),
         (CVRP, "Route #1: 1 two\n", "line 1, Route 1: expected numbers, got 'two'"),
         (CVRP, "Route #1: 1 2.5\n", "line 1, Route 1: expected whole numbers, got '2.5'"),
         (CVRP, "Route #1: 1 2\nRoute #2: 3 4\nCost high\n", "line 3, Cost: expected numbers"),
@@ -369,7 +373,7 @@ def test_nothing_is_written_for_a_wrong_solution(tmp_path: Path):
     """An existing file stays."""
     path = tmp_path / "a.sol"
     path.write_text("precious")
-    with pytest.raises(InvalidSolutionError, match="node 4 is missing"):
+    with pytest.raises(InvalidSolutionError, match=r"node 4 \(5 in the file\) is missing"):
         write_solution(path, CVRP, [[1, 2], [3]])
     with pytest.raises(UnknownNameError, match=r"no suffix of a solution of cvrp '\.txt'"):
         write_solution(tmp_path / "a.txt", CVRP, [[1, 2], [3, 4]])
