@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from rl4co.core.errors import FileFormatError
+from rl4co.core.errors import FileFormatError, InvalidInstanceError, InvalidSolutionError
 from rl4co.data.formats import BenchmarkInstance, read_instance
 from rl4co.data.formats.own import ARRAYS, SETTINGS
 from rl4co.envs import get_env
@@ -146,6 +146,66 @@ def test_best_known_value_and_solution(write: Write):
         _ = wrong.best_solution
 
 
+def test_vehicles_limit_routes(write: Write):
+    """In the check of solutions, and for solvers; another number may be asked for."""
+    file = write("a.json", {"coordinates": SQUARE, **DEMAND, "vehicles": 2, "nodes": [*"dabcw"]})
+    instance = read_instance(file)
+    assert instance.solver_options == {"max_vehicles": 2}
+    instance.check([[1, 2], [3, 4]])
+    with pytest.raises(InvalidSolutionError, match=r"vehicles is at most 2 .3 routes"):
+        instance.check([[1, 2], [3], [4]])
+    with pytest.raises(InvalidSolutionError, match="customer w is missing"):
+        instance.check([[1, 2], [3]])
+    assert read_instance(file, vehicles=3).vehicles == 3
+    file.with_suffix(".sol").write_text("Route #1: 1 2\nRoute #2: 3 4\n")
+    assert read_instance(file, vehicles=2).best_solution == ((1, 2), (3, 4))
+    assert read_instance(file, vehicles=1).best_known is None  # that is of another problem
+
+
+#: What is changed in an instance of all kinds of limits → why nobody can serve customer b.
+IMPOSSIBLE: dict[str, tuple[dict[str, Any], str]] = {
+    "demand": ({"demand": [0, 1, 7, 1, 1]}, "demand 7 above the capacity 5 of every vehicle"),
+    "backhaul": (
+        {"backhaul_demand": [0, 0, 6, 0, 0]},
+        "backhaul_demand 6 above the capacity 5 of every vehicle",
+    ),
+    "negative demand": ({"demand": [0, 1, -1, 1, 1]}, "demand -1 below 0"),
+    "negative service": ({"service_times": [0, 0, -2, 0, 0]}, "service time -2 below 0"),
+    "empty window": (
+        {"time_windows": [[0, 50], [0, 50], [9, 8], [0, 50], [0, 50]]},
+        "the time window ends at 8, before it begins at 9",
+    ),
+    "too far": (
+        {"time_windows": [[1, 50], [0, 50], [0, 5], [0, 50], [0, 50]]},
+        "the time window ends at 5, before a vehicle can be there at 6 (the depot opens at 1)",
+    ),
+    "too long": (
+        {"service_times": [0, 0, 41, 0, 0]},
+        "a vehicle is back at 51 at the earliest, after the depot closes at 50",
+    ),
+    "too long a way": (
+        {"max_length": 9},
+        "a route of its own is 10 long, above the max_length 9",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", IMPOSSIBLE)
+def test_customers_whom_nobody_can_serve(write: Write, name: str):
+    """Named with the rule in the units of the file, before anything is solved."""
+    change, reason = IMPOSSIBLE[name]
+    limits = {"time_windows": [[0, 50]] * 5, "service_times": [0] * 5, "max_length": 20}
+    fields = {"coordinates": SQUARE, "nodes": [*"dabcw"], **DEMAND, **limits}
+    get_env("mtvrp").reset(read_instance(write("a.json", fields)).to_tensordict(normalize=False))
+    instance = read_instance(write("b.json", {**fields, **change}))
+    with pytest.raises(InvalidInstanceError) as caught:
+        instance.to_tensordict(normalize=True)
+    assert (
+        f"b.json: expected customers that a vehicle can serve, got customer b: {reason}; "
+        in str(caught.value)
+    )
+
+
 def test_csv(write: Write):
     """Columns by name, settings in remarks."""
     instance = read_instance(write("towns.csv", CSV))
@@ -234,6 +294,34 @@ JSON_FAULTS: dict[str, tuple[Any, str]] = {
     "node in two pairs": (
         {"coordinates": SQUARE, "pairs": [[1, 2], [1, 3]]},
         "pairs: expected every customer",
+    ),
+    "capacity without demand": (
+        {"coordinates": SQUARE, "capacity": 5},
+        "capacity: expected demand with capacity, which does nothing without, got no demand",
+    ),
+    "service without windows": (
+        {"coordinates": SQUARE, **DEMAND, "service_times": [0, 1, 1, 1, 1]},
+        "service_times: expected time_windows with service_times",
+    ),
+    "windows of a problem without": (
+        {"coordinates": SQUARE, **DEMAND, "time_windows": [[0, 9]] * 5, "problem": "cvrp"},
+        "problem: expected no time_windows in an instance of cvrp",
+    ),
+    "no vehicle": (
+        {"coordinates": SQUARE, **DEMAND, "vehicles": 0},
+        "expected at least 1 vehicle, got 0",
+    ),
+    "half a vehicle": (
+        {"coordinates": SQUARE, **DEMAND, "vehicles": 1.5},
+        "vehicles: expected a value of type int, got 1.5",
+    ),
+    "vehicles for a tour": (
+        {"coordinates": SQUARE, "vehicles": 2},
+        "expected 1 vehicle in an instance of tsp, whose solutions are one route, got 2",
+    ),
+    "name twice": (
+        {"coordinates": SQUARE, "nodes": ["a", "b", "c", "d", "a"]},
+        "nodes: expected 5 different texts, one for each node",
     ),
     "routes of strangers": (
         {"coordinates": SQUARE, "best_solution": [[0, 9]]},

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import warnings
 
 from pathlib import Path
 
@@ -29,6 +30,7 @@ TSP = BenchmarkInstance("tour", "tsp", EUCLIDEAN, POINTS, labels=LABELS)
 CVRP = BenchmarkInstance(
     "routes", "cvrp", EUCLIDEAN, POINTS, np.array([0.0, 2, 3, 4, 1]), capacity=5, labels=LABELS
 )
+EXACT = dataclasses.replace(CVRP, edge_costs=EdgeCosts.of_points(POINTS))
 CVRPTW = dataclasses.replace(
     CVRP,
     name="windows",
@@ -360,6 +362,32 @@ def test_texts(tmp_path: Path):
     assert record == {
         "name": "prizes", "problem": "op", "routes": [[1, 2, 3]], "cost": 14, "objective": 11,
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("instance", "cost", "warns"),
+    [
+        (CVRP, "32", False),
+        (CVRP, "31", True),
+        (CVRP, "784", True),
+        (EXACT, "33", False),  # 32.49, cut off or rounded up
+        (EXACT, "32.49", False),
+        (EXACT, "32.47", True),
+    ],
+)
+def test_values_that_are_not_those_of_the_routes(
+    tmp_path: Path, instance: BenchmarkInstance, cost: str, warns: bool
+):
+    """A warning, unless the value has fewer digits; what the file says still counts as known."""
+    path = tmp_path / "a.sol"
+    path.write_text(f"Route #1: 1 2\nRoute #2: 3 4\nCost {cost}\n")
+    known = dataclasses.replace(instance, solution_file=path)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        assert (known.best_known, known.best_solution) == (float(cost), ((1, 2), (3, 4)))
+        read_solution(path, instance)
+    assert len(caught) == (2 if warns else 0)
+    assert all("a.sol: expected the cost of its routes, 32" in str(w.message) for w in caught)
 
 
 def test_other_readers_take_them(tmp_path: Path):
