@@ -4,8 +4,8 @@ Every customer alone can be served (:mod:`rl4co.data.formats.possible` has refus
 the number of vehicles that cannot hold together with something else: the capacity, time windows,
 the longest route. Three steps, within a time limit:
 
-1. the *conflict*: constraints are deleted as long as the rest provably has no solution, first whole
-   kinds of them, then customers, until none can be left out;
+1. the *conflict*: a minimal set of constraints that provably cannot hold together, see
+   :mod:`rl4co.solvers._conflict`;
 2. *relaxations*: the least change of each constraint in the conflict with which all customers can
    be served, each of them solved;
 3. both in words, with the names and units of the file.
@@ -25,8 +25,17 @@ from rl4co.core.neighbors import MAX_DENSE_NODES
 from rl4co.core.registry import SOLVERS
 from rl4co.data.formats import Published
 from rl4co.data.formats.instance import BenchmarkInstance
+from rl4co.solvers._conflict import (
+    CAPACITY,
+    HOURS,
+    LENGTH,
+    WINDOWS,
+    Conflict,
+    find_conflict,
+    latest_end,
+)
 from rl4co.solvers._feasibility import Judge, needs_more_vehicles, with_vehicle
-from rl4co.solvers._problem import INFINITY, RoutingProblem
+from rl4co.solvers._problem import RoutingProblem
 from rl4co.solvers._routing import limit_fleet
 from rl4co.solvers.formulations import RoutingFormulation, formulation_of, instances_of
 from rl4co.tasks.approaches import Answer, Approach, BySolver, environment_of
@@ -35,12 +44,10 @@ from rl4co.tasks.approaches import Answer, Approach, BySolver, environment_of
 MIN_SECONDS, MAX_SECONDS = 3.0, 10.0
 #: Customers that a message names, and time windows of which the least change is looked for.
 MOST_NAMED, MOST_WIDENED = 6, 6
-MORE_TIME = "raise --max-runtime"
 #: To which relative precision the least change is looked for.
 PRECISION = 0.01
-
-CAPACITY, WINDOWS, HOURS = "capacity", "time windows", "opening hours"
-LENGTH, BACKHAULS = "max_length", "backhauls after linehauls"
+#: What to do where a solver may only have been too slow.
+MORE_TIME = "raise --max-runtime"
 
 
 def solve_or_explain(instance: Published, approach: Approach) -> Answer:
@@ -50,7 +57,7 @@ def solve_or_explain(instance: Published, approach: Approach) -> Answer:
         instance: What is to be solved.
         approach: How. One that cannot limit vehicles may have luck: its answer is counted.
     """
-    if not isinstance(instance, BenchmarkInstance) or instance.vehicles is None:
+    if not isinstance(instance, BenchmarkInstance) or not instance.solver_options:
         answer = approach(instance)
         instance.check(answer.solution)
         return answer
@@ -62,7 +69,7 @@ def solve_or_explain(instance: Published, approach: Approach) -> Answer:
         answer = approach(instance)
     except NoSolutionError as error:
         raise explain(instance, "none", MORE_TIME, seconds) from error
-    if len(answer.solution) > instance.vehicles:
+    if len(answer.solution) > instance.solver_options["max_vehicles"]:
         got = f"{len(answer.solution)} by {answer.solver}"
         raise explain(instance, got, _advice(instance), seconds)
     instance.check(answer.solution)
@@ -110,99 +117,7 @@ def _formulate(instance: BenchmarkInstance) -> RoutingProblem:
     return limit_fleet(problem, instance.vehicles)
 
 
-# ---------------------------------------------------------------- 1. the conflict
-
-
-@dataclasses.dataclass(frozen=True)
-class Conflict:
-    """Constraints that cannot hold together, besides the number of vehicles.
-
-    Attributes:
-        kinds: Kinds of constraints.
-        customers: Who cannot all be served.
-    """
-
-    kinds: tuple[str, ...]
-    customers: tuple[int, ...]
-
-
-def find_conflict(problem: RoutingProblem, judge: Judge) -> Conflict | None:
-    """A set of constraints of which none can be left out, as far as time allows; None: no proof."""
-    if not judge.is_impossible(problem):
-        return None
-    kinds = [kind for kind in (WINDOWS, HOURS, CAPACITY, LENGTH, BACKHAULS) if _has(problem, kind)]
-    for group in ((WINDOWS, HOURS), (WINDOWS,), (HOURS,), (CAPACITY,), (LENGTH,), (BACKHAULS,)):
-        if set(group) <= set(kinds):
-            rest = _without(problem, group)
-            if judge.is_impossible(rest):
-                problem, kinds = rest, [kind for kind in kinds if kind not in group]
-    return Conflict(tuple(kinds), _shrink(problem, judge))
-
-
-def _shrink(problem: RoutingProblem, judge: Judge) -> tuple[int, ...]:
-    """Customers of whom none can be left out: large groups are tried first, then single ones."""
-    customers = sorted(problem.customers, key=lambda node: _tightness(problem, node))
-    size = len(customers) // 2
-    while size:
-        for group in [customers[k : k + size] for k in range(0, len(customers), size)]:
-            rest = [node for node in customers if node not in group]
-            smaller = dataclasses.replace(problem, customers=tuple(sorted(rest)))
-            if rest and judge.is_impossible(smaller):
-                customers = rest
-        size //= 2
-    return tuple(sorted(customers))
-
-
-def _tightness(problem: RoutingProblem, node: int) -> float:
-    """How hard a customer is to serve: those who are easy are left out first."""
-    capacity, tight = problem.vehicles[0].capacity, 0.0
-    if problem.delivery is not None and capacity != INFINITY:
-        tight += float(problem.delivery[node]) / capacity
-    if problem.windows is not None:
-        width = float(np.ptp(problem.windows[node]))
-        tight -= width / (float(np.ptp(problem.windows[0])) or 1.0)
-    return tight
-
-
-def _has(problem: RoutingProblem, kind: str) -> bool:
-    (vehicle,) = problem.vehicles
-    return {
-        CAPACITY: problem.delivery is not None and vehicle.capacity != INFINITY,
-        WINDOWS: problem.windows is not None,
-        HOURS: problem.windows is not None and vehicle.end is not None,
-        LENGTH: vehicle.max_length != INFINITY,
-        BACKHAULS: problem.deliveries_first,
-    }[kind]
-
-
-def _without(problem: RoutingProblem, kinds: Sequence[str]) -> RoutingProblem:
-    """The problem without some kinds of constraints."""
-    if CAPACITY in kinds:
-        problem = with_vehicle(problem, capacity=INFINITY)
-    if LENGTH in kinds:
-        problem = with_vehicle(problem, max_length=INFINITY)
-    if BACKHAULS in kinds:
-        problem = dataclasses.replace(problem, deliveries_first=False)
-    if problem.windows is None or not {WINDOWS, HOURS} & set(kinds):
-        return problem
-    if {WINDOWS, HOURS} <= set(kinds):
-        return dataclasses.replace(problem, windows=None, duration=None, service=None)
-    windows = problem.windows.copy()
-    if WINDOWS in kinds:
-        windows[1:] = windows[0]
-    else:
-        windows[0, 1] = _latest(problem)
-    return dataclasses.replace(problem, windows=windows)
-
-
-def _latest(problem: RoutingProblem) -> float:
-    """No route that waits only where it must ends later than this."""
-    assert problem.windows is not None and problem.duration is not None
-    service = 0.0 if problem.service is None else float(problem.service.sum())
-    return float(problem.windows.max() + problem.duration.max(1).sum()) + service
-
-
-# ---------------------------------------------------------------- 2. relaxations
+# ---------------------------------------------------------------- relaxations
 
 
 def find_relaxations(
@@ -279,7 +194,7 @@ def _wider_window(
     if WINDOWS in conflict.kinds:
         most |= {n: closing - float(windows[n, 1]) for n in conflict.customers[:MOST_WIDENED]}
     if HOURS in conflict.kinds:
-        most[0] = _latest(problem) - closing
+        most[0] = latest_end(problem) - closing
     best: tuple[float, int] | None = None
     for node, limit in most.items():
         if best is not None:  # only a lesser change is of interest
@@ -361,7 +276,7 @@ def _is_whole(*values: object) -> bool:
     return all((number == np.rint(number)).all() for number in numbers)
 
 
-# ---------------------------------------------------------------- 3. words
+# ---------------------------------------------------------------- words
 
 
 def _reason(instance: BenchmarkInstance, conflict: Conflict) -> str:

@@ -14,7 +14,9 @@ the sets CMT, Golden, Li and Tai. The argument `rounding` of the reader override
 
 from __future__ import annotations
 
+import difflib
 import re
+import warnings
 
 from typing import Any
 
@@ -32,6 +34,22 @@ SECTIONS = (
     "TIME_WINDOW_SECTION",
     "SERVICE_TIME_SECTION",
     "BACKHAUL_SECTION",
+)
+
+#: What a header may say; other keywords have no effect.
+KEYWORDS = (
+    "NAME",
+    "COMMENT",
+    "TYPE",
+    "DIMENSION",
+    "CAPACITY",
+    "VEHICLES",
+    "DISTANCE",
+    "SERVICE_TIME",
+    "EDGE_WEIGHT_TYPE",
+    "EDGE_WEIGHT_FORMAT",
+    "NODE_COORD_TYPE",
+    "DISPLAY_DATA_TYPE",
 )
 
 #: TYPE → whether routes end at their last customer. The sections say the rest.
@@ -59,6 +77,7 @@ _NUMBER_IN_NAME = re.compile(r"-k(\d+)$")
 def read_cvrplib(sections: Sections) -> BenchmarkInstance:
     """An instance from a `.vrp` file."""
     sections.refuse_others(SECTIONS)
+    _note_unknown(sections)
     name = sections.header.get("NAME", "") or sections.source.path.stem
     places = sections.places(_rounding(sections, name))
     labels = places.labels
@@ -97,6 +116,19 @@ def read_cvrplib(sections: Sections) -> BenchmarkInstance:
         source=sections.source.path,
         **fields,
     )
+
+
+def _note_unknown(sections: Sections) -> None:
+    """Warns of keywords that are read and then have no effect."""
+    for keyword, line in sections.header_lines.items():
+        if keyword not in KEYWORDS:
+            close = difflib.get_close_matches(keyword, KEYWORDS, n=1)
+            hint = f"did you mean {close[0]}?" if close else "it has no effect"
+            warnings.warn(
+                f"{sections.source.path}, line {line}: expected the keywords "
+                f"{', '.join(KEYWORDS)}, got {keyword!r}; {hint}",
+                stacklevel=2,
+            )
 
 
 def _rounding(sections: Sections, name: str) -> str | None:

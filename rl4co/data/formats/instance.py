@@ -184,7 +184,9 @@ class BenchmarkInstance:
     @property
     def solver_options(self) -> dict[str, int]:
         """Limits that the environment does not know, as options of solvers."""
-        return {} if self.vehicles is None else {"max_vehicles": self.vehicles}
+        if self.vehicles is None or self.layout.single_route:
+            return {}
+        return {"max_vehicles": self.vehicles}
 
     def name_of(self, node: int) -> str:
         """What people call a node: by its name, or its numbers in solutions and in the file."""

@@ -127,6 +127,11 @@ def test_numbers_that_limit_nothing_say_so():
     assert "expected at least 1 vehicle, got 0" in refusal("tiny.vrp", "--vehicles", "0")
     Path("given.vrp").write_text(VRP.replace("CAPACITY", "VEHICLES : 1\nCAPACITY"))
     assert "given.vrp: expected routes of at most 1 vehicle" in refusal("given.vrp")
+    Path("half.vrp").write_text(VRP.replace("CAPACITY", "VEHICLES : 1.5\nCAPACITY"))
+    assert "line 5, VEHICLES: expected whole numbers, got '1.5'" in refusal("half.vrp")
+    Path("misspelt.vrp").write_text(VRP.replace("CAPACITY", "VEHICLE : 1\nCAPACITY"))
+    warning = run("misspelt.vrp", "--solver", "insertion").stderr
+    assert "line 5: expected the keywords" in warning and "did you mean VEHICLES?" in warning
 
 
 @pytest.mark.usefixtures("here")

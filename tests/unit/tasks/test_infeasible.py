@@ -6,7 +6,6 @@ import dataclasses
 import itertools
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 import pytest
@@ -14,18 +13,11 @@ import pytest
 from rl4co.core.errors import NoSolutionError
 from rl4co.data.formats import BenchmarkInstance, EdgeCosts
 from rl4co.solvers import _feasibility
+from rl4co.solvers._conflict import KINDS, Conflict, find_conflict, without
 from rl4co.solvers._feasibility import Judge, keeps_all, needs_more_vehicles, with_vehicle
 from rl4co.solvers._problem import Route, RoutingProblem, Vehicle
-from rl4co.tasks.approaches import Answer
-from rl4co.tasks.infeasible import (
-    CAPACITY,
-    LENGTH,
-    WINDOWS,
-    Conflict,
-    explain,
-    find_conflict,
-    solve_or_explain,
-)
+from rl4co.tasks.approaches import Answer, BySolver
+from rl4co.tasks.infeasible import explain, solve_or_explain
 
 #: Five customers of 4 for two vehicles of 10: the total fits, and so do all pairs, but no three.
 POINTS = np.array([[0.0, 0], [0, 3], [4, 3], [4, 0], [2, 8], [5, 5]])
@@ -42,13 +34,17 @@ PACKED = BenchmarkInstance(
 
 
 def random_problem(rng: np.random.Generator) -> RoutingProblem:
-    """Five customers, one or two vehicles, and two of the three kinds of limits."""
+    """Five customers, up to two vehicles, two of three limits; some backhauls and open routes."""
     points = rng.random((6, 2)) * 100
     length = np.hypot(*(points[:, None] - points[None]).transpose(2, 0, 1))
-    fleet = Vehicle(count=int(rng.integers(1, 3)))
-    problem = RoutingProblem(
-        length, (1, 2, 3, 4, 5), (fleet,), delivery=rng.integers(1, 6, 6) * 1.0
-    )
+    fleet = Vehicle(count=int(rng.integers(1, 3)), end=None if rng.random() < 0.3 else 0)
+    loads = np.append(0.0, rng.integers(1, 6, 5))
+    problem = RoutingProblem(length, (1, 2, 3, 4, 5), (fleet,), delivery=loads)
+    if rng.random() < 0.3:
+        pickup = np.where(np.arange(6) > 3, loads, 0.0)
+        problem = dataclasses.replace(
+            problem, delivery=loads - pickup, pickup=pickup, deliveries_first=True
+        )
     kinds = rng.choice(3, 2, replace=False)
     if 0 in kinds:
         problem = with_vehicle(problem, capacity=float(rng.integers(5, 14)))
@@ -88,7 +84,7 @@ def test_verdicts_are_those_of_enumeration(judge: Judge):
     """Either routes or a proof, both ways, and conflicts of which no part can be left out."""
     rng = np.random.default_rng(0)
     seen = {True: 0, False: 0}
-    for _ in range(30):
+    for _ in range(60):
         problem = random_problem(rng)
         solvable = has_solution(problem)
         seen[solvable] += 1
@@ -100,17 +96,13 @@ def test_verdicts_are_those_of_enumeration(judge: Judge):
         assert (conflict is None) == solvable
         if conflict is not None:
             check_conflict(problem, conflict)
-    assert min(seen.values()) > 5
+    assert min(seen.values()) > 10
 
 
 def check_conflict(problem: RoutingProblem, conflict: Conflict) -> None:
     """Impossible as it is, possible without any one customer."""
-    kept: dict[str, Any] = {"customers": conflict.customers}
-    if WINDOWS not in conflict.kinds:
-        kept |= {"windows": None, "duration": None, "service": None}
-    small = dataclasses.replace(problem, **kept)
-    small = small if CAPACITY in conflict.kinds else with_vehicle(small, capacity=np.inf)
-    small = small if LENGTH in conflict.kinds else with_vehicle(small, max_length=np.inf)
+    others = [kind for kind in KINDS if kind not in conflict.kinds]
+    small = dataclasses.replace(without(problem, others), customers=conflict.customers)
     count = min(small.vehicles[0].count, len(conflict.customers))
     assert not has_solution(with_vehicle(small, count=count))
     for left_out in conflict.customers:
@@ -191,3 +183,16 @@ def test_answers_of_anything_are_counted(count: int, monkeypatch: pytest.MonkeyP
         NoSolutionError, match=r"2 vehicles, got 3 by greedy; .* use --solver pyvrp"
     ):
         solve_or_explain(instance, lambda _: Answer(routes, "greedy"))
+
+
+@pytest.mark.parametrize("problem", ["tsp", "op"])
+def test_one_vehicle_drives_one_tour(problem: str):
+    """A limit that says nothing new, where there is one tour or where nobody has to be visited."""
+    prizes = {"prizes": np.ones(6), "max_length": 15.0} if problem == "op" else {}
+    costs = EdgeCosts.of_points(POINTS)
+    labels = tuple("012345")
+    instance = BenchmarkInstance(
+        "tour", problem, costs, POINTS, vehicles=1, labels=labels, **prizes
+    )
+    routes = solve_or_explain(instance, BySolver("insertion")).solution
+    assert len(routes) == 1
