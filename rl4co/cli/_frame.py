@@ -73,14 +73,14 @@ def reports_errors(command: F) -> F:
 
 
 @contextlib.contextmanager
-def warnings_as_lines() -> Iterator[None]:
-    """Warnings become one line each, without the place in the code that nobody asked for."""
+def warnings_in_lines() -> Iterator[None]:
+    """Warnings about what a user gave as one line each, without the place in the code."""
 
-    def show_line(message: Warning | str, *place: Any, **details: Any) -> None:
+    def print_line(message: Warning | str, *_: object, **__: object) -> None:
         stderr().print(f"warning: {message}", style="yellow", markup=False, highlight=False)
 
     with warnings.catch_warnings():
-        warnings.showwarning = show_line
+        warnings.showwarning = print_line
         yield
 
 

@@ -12,7 +12,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rl4co.cli._frame import DebugFlag, JsonFlag, app, reports_errors, show, warnings_as_lines
+from rl4co.cli._frame import (
+    DebugFlag,
+    JsonFlag,
+    app,
+    reports_errors,
+    show,
+    warnings_in_lines,
+)
 from rl4co.cli._interrupts import stop_on_interrupt
 from rl4co.cli._options import (
     BeamWidth,
@@ -37,7 +44,6 @@ _METHODS, _SEARCHES = ", ".join(METHODS), ", ".join(SEARCHES)
 
 @app.command()
 @reports_errors
-@warnings_as_lines()
 def solve(
     files: Annotated[
         list[Path],
@@ -158,7 +164,6 @@ def solve(
 
     instances = list_files(files)
     output = _Output(out, render, instances)
-    output.check(reading)
     if len(instances) > 1 and isinstance(reading.get("best_known"), float):
         raise ConfigError(
             f"expected a table as --best-known of {len(instances)} files, got one value; "
@@ -167,7 +172,8 @@ def solve(
     shown = not json_output and sys.stderr.isatty()
     # Two progress bars would be in each other's way: one file has that of its steps.
     steps_shown = shown and improve is not None and len(instances) == 1
-    with stop_on_interrupt(improve is not None) as stop:
+    with warnings_in_lines(), stop_on_interrupt(improve is not None) as stop:
+        output.check(reading)
         outcomes = solve_files(
             instances,
             way.approach(device, stop.is_set, steps_shown),

@@ -1,6 +1,7 @@
 """Whether a routing problem has a solution: bounds and CP-SAT say no, solvers say yes.
 
-    with Judge(seconds=5) as judge:
+    with Crew() as crew:
+        judge = Judge(crew, seconds=5)
         judge.is_impossible(problem), judge.find_routes(problem)
 
 Routes count only if they keep all constraints of the problem in real numbers. Where neither routes
@@ -14,7 +15,6 @@ import time
 
 from collections.abc import Sequence
 from importlib.util import find_spec
-from types import TracebackType
 from typing import Any
 
 import numpy as np
@@ -38,12 +38,12 @@ class Judge:
     """Says of problems with vehicles of one kind what is known, until its time is over.
 
     Args:
+        crew: Worker processes.
         seconds: Time for all problems together.
     """
 
-    def __init__(self, seconds: float) -> None:
-        self._deadline = time.perf_counter() + seconds
-        self._crew = Crew()
+    def __init__(self, crew: Crew, seconds: float) -> None:
+        self._crew, self._deadline = crew, time.perf_counter() + seconds
 
     @property
     def left(self) -> float:
@@ -92,18 +92,6 @@ class Judge:
         with self._crew.at_work():
             (result,) = map_instances(f"rl4co.solvers.{target}", [arguments], progress=False)
         return result
-
-    def __enter__(self) -> Judge:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Ends the worker processes."""
-        self._crew.__exit__(kind, error, trace)
 
 
 def _is_provable(problem: RoutingProblem) -> bool:

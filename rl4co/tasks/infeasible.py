@@ -13,6 +13,7 @@ the longest route. Three steps, within a time limit:
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import math
 
@@ -35,6 +36,7 @@ from rl4co.solvers._conflict import (
     latest_end,
 )
 from rl4co.solvers._feasibility import Judge, needs_more_vehicles, with_vehicle
+from rl4co.solvers._parallel import Crew
 from rl4co.solvers._problem import RoutingProblem
 from rl4co.solvers._routing import limit_fleet
 from rl4co.solvers.formulations import RoutingFormulation, formulation_of, instances_of
@@ -50,30 +52,48 @@ PRECISION = 0.01
 MORE_TIME = "raise --max-runtime"
 
 
-def solve_or_explain(instance: Published, approach: Approach) -> Answer:
-    """A valid answer; if there is none with so few vehicles, the error says why.
+class TooManyVehiclesError(NoSolutionError):
+    """An answer of something that cannot limit vehicles.
 
     Args:
-        instance: What is to be solved.
-        approach: How. One that cannot limit vehicles may have luck: its answer is counted.
+        answer: The answer.
     """
+
+    def __init__(self, answer: Answer) -> None:
+        self.got = f"{len(answer.solution)} by {answer.solver}"
+        super().__init__(f"expected fewer vehicles, got {self.got}")
+
+
+def accept(instance: Published, answer: Answer) -> Answer:
+    """The answer if it is valid.
+
+    Raises:
+        TooManyVehiclesError: It has more routes than there are vehicles.
+        InvalidSolutionError: It breaks another constraint.
+    """
+    limit = instance.solver_options.get("max_vehicles")
+    if limit is not None and len(answer.solution) > limit:
+        raise TooManyVehiclesError(answer)
+    instance.check(answer.solution)
+    return answer
+
+
+@contextlib.contextmanager
+def explained(instance: Published, approach: Approach) -> Iterator[None]:
+    """If the approach finds no solution inside, as vehicles are too few, the error says why."""
     if not isinstance(instance, BenchmarkInstance) or not instance.solver_options:
-        answer = approach(instance)
-        instance.check(answer.solution)
-        return answer
+        yield
+        return
     seconds = approach.max_runtime if isinstance(approach, BySolver) else MAX_SECONDS
     seconds = min(max(seconds, MIN_SECONDS), MAX_SECONDS)
     if instance.num_nodes <= MAX_DENSE_NODES and needs_more_vehicles(_formulate(instance)):
         raise explain(instance, "none", MORE_TIME, seconds)  # at once: no solver finds any
     try:
-        answer = approach(instance)
+        yield
+    except TooManyVehiclesError as error:
+        raise explain(instance, error.got, _advice(instance), seconds) from error
     except NoSolutionError as error:
         raise explain(instance, "none", MORE_TIME, seconds) from error
-    if len(answer.solution) > instance.solver_options["max_vehicles"]:
-        got = f"{len(answer.solution)} by {answer.solver}"
-        raise explain(instance, got, _advice(instance), seconds)
-    instance.check(answer.solution)
-    return answer
 
 
 def explain(instance: BenchmarkInstance, got: str, advice: str, seconds: float) -> NoSolutionError:
@@ -93,7 +113,8 @@ def explain(instance: BenchmarkInstance, got: str, advice: str, seconds: float) 
     if instance.num_nodes > MAX_DENSE_NODES:
         return NoSolutionError(f"{expected}, got {got}; allow more (--vehicles)")
     problem = _formulate(instance)
-    with Judge(seconds) as judge:
+    with Crew() as crew:
+        judge = Judge(crew, seconds)
         if judge.find_routes(problem) is not None:
             return NoSolutionError(f"{expected}, got {got}; there are some: {advice}")
         conflict = find_conflict(problem, judge)

@@ -37,7 +37,7 @@ from rl4co.tasks.approaches import (
     BySolver,
     environment_of,
 )
-from rl4co.tasks.infeasible import solve_or_explain
+from rl4co.tasks.infeasible import accept, explained
 
 __all__ = [
     "PICTURES",
@@ -175,7 +175,9 @@ def solve_file(
         # Read now, and refused if it breaks a constraint, rather than when time has been spent.
         _ = instance.best_solution
     started = time.perf_counter()
-    answer = solve_or_explain(instance, approach or BySolver())
+    chosen = approach or BySolver()
+    with explained(instance, chosen):
+        answer = accept(instance, chosen(instance))
     start = None
     if polish is not None:
         start, better = answer.solution, polish(instance, answer.solution)

@@ -146,5 +146,6 @@ def test_a_gap_below_zero_has_a_remark():
     Path("shop.json").write_text(json.dumps({"coordinates": SQUARE}))
     again = run("shop.json", "--solver", "local_search", "--best-known", "14.5")  # 14.47
     assert "-0.19 %" in again.stdout and "Remark" not in again.stdout
-    table = run("tiny.vrp", "shop.json", "--solver", "local_search", "--json")
-    assert [r["remarks"] for r in json.loads(table.stdout)["results"]] == [[], []]
+    Path("bks.csv").write_text("instance,bks\ntiny,33\nshop,14.5\n")
+    table = run("tiny.vrp", "shop.json", "--solver", "local_search", "--best-known", "bks.csv")
+    assert table.stdout.count("Remark") == table.stdout.count("Remark on tiny.vrp: the cost") == 1

@@ -15,9 +15,10 @@ from rl4co.data.formats import BenchmarkInstance, EdgeCosts
 from rl4co.solvers import _feasibility
 from rl4co.solvers._conflict import KINDS, Conflict, find_conflict, without
 from rl4co.solvers._feasibility import Judge, keeps_all, needs_more_vehicles, with_vehicle
+from rl4co.solvers._parallel import Crew
 from rl4co.solvers._problem import Route, RoutingProblem, Vehicle
 from rl4co.tasks.approaches import Answer, BySolver
-from rl4co.tasks.infeasible import explain, solve_or_explain
+from rl4co.tasks.infeasible import accept, explain, explained
 
 #: Five customers of 4 for two vehicles of 10: the total fits, and so do all pairs, but no three.
 POINTS = np.array([[0.0, 0], [0, 3], [4, 3], [4, 0], [2, 8], [5, 5]])
@@ -72,8 +73,8 @@ def has_solution(problem: RoutingProblem) -> bool:
 @pytest.fixture(scope="module")
 def judge() -> Iterator[Judge]:
     pytest.importorskip("ortools")
-    with Judge(seconds=120) as judge:
-        yield judge
+    with Crew() as crew:
+        yield Judge(crew, seconds=120)
 
 
 # ---------------------------------------------------------------- verdicts and conflicts
@@ -170,29 +171,29 @@ def test_longer_routes():
     assert text.endswith("with 3 vehicles (--vehicles 3) or with a max_length of 48 (18 more)")
 
 
-@pytest.mark.parametrize("count", [2, 3])
-def test_answers_of_anything_are_counted(count: int, monkeypatch: pytest.MonkeyPatch):
+def test_answers_of_anything_are_counted():
     """A model that drives too often is refused; where it does not, nobody asks for reasons."""
     instance = dataclasses.replace(PACKED, demand=np.array([0.0, 4, 4, 4, 4, 2]))
-    routes = {2: ((1, 2, 5), (3, 4)), 3: ((1, 2), (3, 4), (5,))}[count]
-    if count == 2:
-        monkeypatch.setattr("rl4co.tasks.infeasible.explain", None)
-        assert solve_or_explain(instance, lambda _: Answer(routes, "greedy")).solution == routes
-        return
+
+    def drive(*routes: tuple[int, ...]) -> Answer:
+        with explained(instance, lambda _: Answer(routes, "greedy")):
+            return accept(instance, Answer(routes, "greedy"))
+
+    assert drive((1, 2, 5), (3, 4)).solver == "greedy"
     with pytest.raises(
         NoSolutionError, match=r"2 vehicles, got 3 by greedy; .* use --solver pyvrp"
     ):
-        solve_or_explain(instance, lambda _: Answer(routes, "greedy"))
+        drive((1, 2), (3, 4), (5,))
 
 
 @pytest.mark.parametrize("problem", ["tsp", "op"])
 def test_one_vehicle_drives_one_tour(problem: str):
     """A limit that says nothing new, where there is one tour or where nobody has to be visited."""
     prizes = {"prizes": np.ones(6), "max_length": 15.0} if problem == "op" else {}
-    costs = EdgeCosts.of_points(POINTS)
-    labels = tuple("012345")
+    costs, labels = EdgeCosts.of_points(POINTS), tuple("012345")
     instance = BenchmarkInstance(
         "tour", problem, costs, POINTS, vehicles=1, labels=labels, **prizes
     )
-    routes = solve_or_explain(instance, BySolver("insertion")).solution
-    assert len(routes) == 1
+    solver = BySolver("insertion")
+    with explained(instance, solver):
+        assert len(accept(instance, solver(instance)).solution) == 1
