@@ -95,6 +95,12 @@ SETTINGS: Mapping[str, tuple[type, ...]] = {
     "nodes": (list,),
 }
 
+#: What people write for a setting that holds or does not.
+TRUTHS: Mapping[str, bool] = {
+    **dict.fromkeys(("true", "yes", "1"), True),
+    **dict.fromkeys(("false", "no", "0"), False),
+}
+
 #: Key → the one without which it would have no effect.
 NEEDS: Mapping[str, str] = {
     "capacity": "demand",
@@ -132,7 +138,12 @@ def read_csv(source: Source) -> BenchmarkInstance:
     rows: list[tuple[int, list[str]]] = []
     for number, line in enumerate(source.lines, start=1):
         if line.strip().startswith("#"):
-            fields.update(_setting(source, number, line.strip("# \t")))
+            setting = _setting(source, number, line.strip("# \t"))
+            if set(setting) & set(fields):
+                raise source.fault(
+                    "every setting once", f"a second {min(setting)}", CORRECT, line=number
+                )
+            fields.update(setting)
         elif line.strip():
             rows.append((number, [line]))
     if not rows:
@@ -159,7 +170,9 @@ def _setting(source: Source, number: int, text: str) -> dict[str, Any]:
     if kinds == (str,):
         return {key: word}
     if kinds == (bool,):
-        return {key: word.lower() in ("true", "yes", "1")}
+        if word.lower() not in TRUTHS:
+            raise source.fault("yes or no", repr(word), CORRECT, line=number, section=key)
+        return {key: TRUTHS[word.lower()]}
     value = source.numbers([word], number, key)[0]
     return {key: int(value) if value == int(value) else value}
 
@@ -174,6 +187,9 @@ def _columns(
         if name not in (*COLUMNS, "node", "delivery"):
             known = ("node", *COLUMNS, "delivery")
             raise _unknown_key(source, name, known, line=head_line, what="columns")
+    if len(set(names)) != len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise source.fault("every column once", f"{twice!r} twice", CORRECT, line=head_line)
     pieces: dict[str, list[Any]] = {}
     labels: list[str] = []
     deliveries: list[tuple[int, int, str]] = []

@@ -180,10 +180,20 @@ def _is_nodes(value: object) -> bool:
     )
 
 
+def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    """An object of JSON; of a key that is there twice, the first would be lost."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        keys = [key for key, _ in pairs]
+        twice = next(key for key in keys if keys.count(key) > 1)
+        raise ValueError(f"the key {twice!r} twice")
+    return found
+
+
 def load_json(source: Source) -> dict[str, object]:
     """The object in a JSON file."""
     try:
-        data = json.loads(source.text)
+        data = json.loads(source.text, object_pairs_hook=_unique)
     except (ValueError, RecursionError) as error:
         line = getattr(error, "lineno", None)
         raise source.fault("JSON", str(error)[:80], CORRECT, line=line) from error

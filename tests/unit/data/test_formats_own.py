@@ -248,6 +248,7 @@ JSON_FAULTS: dict[str, tuple[Any, str]] = {
     "no JSON": ("{'a': 1}", "line 1: expected JSON"),
     "truncated": ('{"coordinates": [[0, 0], [1', "expected JSON"),
     "a list": ([1, 2], "expected an object"),
+    "key twice": ('{"capacity": 5, "capacity": 50}', "expected JSON, got the key 'capacity' twice"),
     "nothing": ({}, r"expected coordinates or cost_matrix, got the keys \[\]"),
     "misspelt key": ({"coordinats": SQUARE}, "got 'coordinats'; did you mean 'coordinates'"),
     "key of another library": ({"coordinates": SQUARE, "zzz": 1}, "'zzz'; correct or remove it"),
@@ -344,6 +345,12 @@ CSV_FAULTS = {
         CSV.replace("demand", "weight"),
         "line 3: expected the columns .*, got 'weight'",
     ),
+    "setting twice": ("# capacity: 9\n" + CSV, "line 2: expected every setting once, got a second"),
+    "neither yes nor no": (
+        "# open_routes: perhaps\n" + CSV,
+        "line 1, open_routes: expected yes or no, got 'perhaps'",
+    ),
+    "column twice": ("x,y,x\n1,2,3\n", "line 1: expected every column once, got 'x' twice"),
     "misspelt setting": (CSV.replace("capacity", "capacty"), "line 1: .* did you mean 'capacity'"),
     "word for a number": (
         CSV.replace("a,0,3", "a,0,three"),
