@@ -12,7 +12,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rl4co.cli._frame import DebugFlag, JsonFlag, app, reports_errors, show
+from rl4co.cli._frame import (
+    DebugFlag,
+    JsonFlag,
+    app,
+    reports_errors,
+    show,
+    warnings_in_lines,
+)
 from rl4co.cli._interrupts import stop_on_interrupt
 from rl4co.cli._options import (
     BeamWidth,
@@ -43,7 +50,8 @@ def solve(
         typer.Argument(
             metavar="FILE",
             help="TSPLIB, CVRPLIB, Solomon, OPLib, TSPPDLIB, JSON or CSV (routing), JSPLIB, "
-            "Taillard or FJS (job shops), pmed (p-median), or folders of them.",
+            "Taillard or FJS (job shops), pmed (p-median), packed (.gz) or not, or folders of "
+            "them; - is the standard input.",
         ),
     ],
     solver: Annotated[
@@ -99,7 +107,7 @@ def solve(
         str | None,
         typer.Option(help="Default: the best that can begin with a solution (pyvrp, lkh, cpsat)."),
     ] = None,
-    seed: Annotated[int | None, typer.Option(help="Seed of solver or model.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of solver or model, if it has one.")] = None,
     procs: Annotated[int, typer.Option(help="Files solved at the same time.")] = 1,
     device: Device = "auto",
     best_known: Annotated[
@@ -152,7 +160,6 @@ def solve(
 
     instances = list_files(files)
     output = _Output(out, render, instances)
-    output.check(reading)
     if len(instances) > 1 and isinstance(reading.get("best_known"), float):
         raise ConfigError(
             f"expected a table as --best-known of {len(instances)} files, got one value; "
@@ -161,7 +168,8 @@ def solve(
     shown = not json_output and sys.stderr.isatty()
     # Two progress bars would be in each other's way: one file has that of its steps.
     steps_shown = shown and improve is not None and len(instances) == 1
-    with stop_on_interrupt(improve is not None) as stop:
+    with warnings_in_lines(), stop_on_interrupt(improve is not None) as stop:
+        output.check(reading)
         outcomes = solve_files(
             instances,
             way.approach(device, stop.is_set, steps_shown),
@@ -318,7 +326,7 @@ class _Output:
                 raise ConfigError(
                     f"expected a folder as {flag} for {len(self.files)} files, got {place}"
                 )
-            if len({file.stem for file in self.files}) < len(self.files):
+            if len({_name(file) for file in self.files}) < len(self.files):
                 raise ConfigError(
                     f"expected files with different names for {flag}, got some of the same name; "
                     "solve one folder after the other"
@@ -346,10 +354,16 @@ class _Output:
             save_picture(solved, self._picture_file(self.render, solved.file))
 
     def _solution_file(self, place: Path, file: Path, instance: Published) -> Path:
-        return place / f"{file.stem}{instance.suffixes[0]}" if _is_folder(place) else place
+        return place / f"{_name(file)}{instance.suffixes[0]}" if _is_folder(place) else place
 
     def _picture_file(self, place: Path, file: Path) -> Path:
-        return place / f"{file.stem}.png" if _is_folder(place) else place
+        return place / f"{_name(file)}.png" if _is_folder(place) else place
+
+
+def _name(file: Path) -> str:
+    from rl4co.data.formats.content import name_of
+
+    return name_of(file)
 
 
 def _is_folder(path: Path) -> bool:
@@ -385,7 +399,7 @@ def _show_solution(solved: Solved) -> None:
         facts[f"{kind} before"] = format_value(instance, solved.start_value)
     if instance.best_known is not None:
         facts["best known"] = format_value(instance, instance.best_known)
-        facts["gap"] = _percent(solved.gap)
+        facts["gap"] = _percent(solved.gap) or "none to a best-known value of 0"
     if solved.lower_bound is not None:
         remark = f", so the {kind} is optimal" if solved.is_optimal else ""
         facts["lower bound"] = f"{format_value(instance, solved.lower_bound)}{remark}"

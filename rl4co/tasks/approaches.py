@@ -53,7 +53,7 @@ class BySolver:
     Args:
         solver: Name; None: the best one for the problem (that can begin with a solution).
         max_runtime: Seconds per instance.
-        seed: Seed of the solver; None: its own default.
+        seed: Seed of the solver, if it has one; None: its own default.
     """
 
     solver: str | None = None
@@ -75,8 +75,8 @@ class BySolver:
         options: dict[str, Any] = {}
         if start is not None:
             options["initial"] = instance.to_actions(start)
-        # What goes on from a solution may well be without chance, even if the start was not.
-        if self.seed is not None and not (is_warm and "seed" not in chosen.options):
+        # A solver without chance gives the same for every seed.
+        if self.seed is not None and "seed" in chosen.options:
             options["seed"] = self.seed
         found = chosen(env, exact, max_runtime=self.max_runtime, **options)
         bound = None if found.bounds is None else float(found.bounds[0])

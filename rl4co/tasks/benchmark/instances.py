@@ -25,6 +25,7 @@ from torch import Tensor
 
 from rl4co.core.errors import ConfigError, FileFormatError, RL4COError, UnsupportedError
 from rl4co.data.formats import Published, find_instances, read_best_known, read_instances
+from rl4co.data.formats.content import name_of
 from rl4co.data.generate import generate_env_data
 from rl4co.envs import get_env
 from rl4co.envs.base import RL4COEnvBase
@@ -236,7 +237,7 @@ def _read_files(source: FileSource) -> Iterator[Entry]:
                 yield FileEntry(found[0], source, name)
                 continue
             for each in found:
-                part = each.name.removeprefix(path.stem)
+                part = each.name.removeprefix(name_of(path))
                 yield FileEntry(each, source, f"{name}{part}", part)
         except (RL4COError, OSError) as error:
             yield BrokenEntry(name, str(error))
@@ -244,7 +245,7 @@ def _read_files(source: FileSource) -> Iterator[Entry]:
 
 def _names(paths: Sequence[Path]) -> list[str]:
     """Names of files without their suffixes; the paths of those that would have the same name."""
-    stems = [path.stem for path in paths]
+    stems = [name_of(path) for path in paths]
     folder = os.path.commonpath([path.absolute().parent for path in paths])
     return [
         stem if stems.count(stem) == 1 else path.absolute().relative_to(folder).as_posix()
