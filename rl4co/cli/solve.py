@@ -107,7 +107,7 @@ def solve(
         str | None,
         typer.Option(help="Default: the best that can begin with a solution (pyvrp, lkh, cpsat)."),
     ] = None,
-    seed: Annotated[int | None, typer.Option(help="Seed of solver or model, if it has one.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of solver or model, if any.")] = None,
     procs: Annotated[int, typer.Option(help="Files solved at the same time.")] = 1,
     device: Device = "auto",
     best_known: Annotated[

@@ -1,8 +1,8 @@
 """CVRPLIB and VRPLIB (`.vrp`): capacities, with time windows, backhauls or a limit on routes.
 
 Known sections: coordinates or a matrix, DEMAND_SECTION, DEPOT_SECTION, TIME_WINDOW_SECTION,
-SERVICE_TIME_SECTION, BACKHAUL_SECTION (amounts to fetch from every node; or, as LKH-3 has it, a list
-of nodes that ends with -1, whose demands are fetched). Known keywords: CAPACITY, VEHICLES,
+SERVICE_TIME_SECTION, BACKHAUL_SECTION (amounts to fetch from every node; or, as LKH-3 has it, a
+list of nodes that ends with -1, whose demands are fetched). Known keywords: CAPACITY, VEHICLES,
 DISTANCE (longest route), SERVICE_TIME (of every customer). DISTANCE together with a service time
 limits the duration of a route, services included: it becomes the time at which the depot closes.
 

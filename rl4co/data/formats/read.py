@@ -139,7 +139,7 @@ def _with_reference(
         known = read_known(best_known, instance, column)
         if known is None:
             warnings.warn(
-                f"{best_known}: expected a line for {instance.name}, got none; it is solved without",
+                f"{best_known}: expected a line for {instance.name}, got none; the gap is unknown",
                 stacklevel=3,
             )
             return instance
