@@ -34,7 +34,7 @@ from rl4co.tasks.methods import METHODS, SEARCHES
 
 if TYPE_CHECKING:
     from rl4co.data.formats import Published
-    from rl4co.tasks.solve import Approach, Outcome, Solved
+    from rl4co.tasks.solve import Approach, BySolver, Outcome, Solved
 
 #: Exit code if some of several files failed.
 SOME_FAILED = 1
@@ -107,6 +107,10 @@ def solve(
         str | None,
         typer.Option(help="Default: the best that can begin with a solution (pyvrp, lkh, cpsat)."),
     ] = None,
+    lkh_executable: Annotated[
+        Path | None,
+        typer.Option(help="LKH-3 for the solver lkh; it knows more problems. Default: $RL4CO_LKH."),
+    ] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of solver or model, if any.")] = None,
     procs: Annotated[int, typer.Option(help="Files solved at the same time.")] = 1,
     device: Device = "auto",
@@ -151,12 +155,19 @@ def solve(
         "seconds": improve_seconds,
         "num_augment": improve_copies,
     }
-    way = _Way(solver, max_runtime, model, method, initial, decoding, adapting, improving, seed)
+    lkh = {} if lkh_executable is None else {"executable": str(lkh_executable)}
+    way = _Way(
+        solver, max_runtime, model, method, initial, decoding, adapting, improving, seed, lkh
+    )
     way.check()
     if polish_solver is not None and polish is None:
         raise ConfigError("expected --polish SECONDS with --polish-solver, got none")
+    if lkh and "lkh" not in (solver, polish_solver):
+        raise ConfigError(
+            "expected --solver lkh or --polish-solver lkh with --lkh-executable, got neither"
+        )
     reading = {"column": column, "rounding": rounding, **_reference(best_known)}
-    from rl4co.tasks.solve import BySolver, list_files, solve_files
+    from rl4co.tasks.solve import list_files, solve_files
 
     instances = list_files(files)
     output = _Output(out, render, instances)
@@ -173,7 +184,7 @@ def solve(
         outcomes = solve_files(
             instances,
             way.approach(device, stop.is_set, steps_shown),
-            polish=None if polish is None else BySolver(polish_solver, polish, seed),
+            polish=None if polish is None else way.by_solver(polish_solver, polish),
             then=output.write,
             num_procs=procs,
             progress=shown and not steps_shown,
@@ -198,6 +209,7 @@ class _Way:
     adapting: dict[str, Any]
     improving: dict[str, Any]
     seed: int | None
+    lkh: dict[str, Any]  # options of this solver
 
     def check(self) -> None:
         """Raises for options that exclude each other, or that would have no effect."""
@@ -267,7 +279,7 @@ class _Way:
     def _first(self, device: str) -> Approach:
         """What finds first solutions."""
         from rl4co.tasks.load import find_device
-        from rl4co.tasks.solve import ByFile, ByModel, BySearch, BySolver
+        from rl4co.tasks.solve import ByFile, ByModel, BySearch
 
         if self.initial is not None:
             return ByFile(self.initial)
@@ -284,9 +296,13 @@ class _Way:
             settings = {**self.decoding, "seed": self.seed}
             given = {key: value for key, value in settings.items() if value is not None}
             return ByModel.load(self.model, self.method or "greedy", find_device(device), given)
-        return BySolver(
-            self.solver, 10.0 if self.max_runtime is None else self.max_runtime, self.seed
-        )
+        return self.by_solver(self.solver, 10.0 if self.max_runtime is None else self.max_runtime)
+
+    def by_solver(self, solver: str | None, seconds: float) -> BySolver:
+        """A solver and its options."""
+        from rl4co.tasks.solve import BySolver
+
+        return BySolver(solver, seconds, self.seed, self.lkh if solver == "lkh" else {})
 
 
 def _reference(best_known: str | None) -> dict[str, Any]:

@@ -54,11 +54,13 @@ class BySolver:
         solver: Name; None: the best one for the problem (that can begin with a solution).
         max_runtime: Seconds per instance.
         seed: Seed of the solver, if it has one; None: its own default.
+        options: Further options of the solver.
     """
 
     solver: str | None = None
     max_runtime: float = 10.0
     seed: int | None = None
+    options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not self.max_runtime > 0:
@@ -72,7 +74,7 @@ class BySolver:
         env = environment_of(instance)
         is_warm = start is not None
         chosen = SOLVERS[self.solver] if self.solver else env.default_solver(warm_start=is_warm)
-        options: dict[str, Any] = {}
+        options = dict(self.options)
         if start is not None:
             options["initial"] = instance.to_actions(start)
         # A solver without chance gives the same for every seed.
