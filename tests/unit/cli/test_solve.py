@@ -148,14 +148,12 @@ def test_routes_and_schedules_in_one_table():
         (JSP, ["--solver", "dispatching", "--rounding", "exact"], "expected no rounding for two"),
         (JSP, ["--solver", "dispatching", "--out", "a.sol"], "suffix of a solution of jssp"),
         (JSP, ["--initial", "tiny.vrp"], "expected JSON"),
-        (JSP, ["--solver", "dispatching", "--best-known", "bks.csv"], "a line for two, got none"),
         (2 * TAILLARD, [], "expected one instance, got 2 (two_1 to two_2)"),
     ],
 )
 def test_bad_job_shops(text: str, arguments: list[str], message: str):
     """What was expected, what is there, and what to do."""
     Path("two").write_text(text)
-    Path("bks.csv").write_text("instance,lb,ub\nother,11,12\n")
     assert_refused(message, "two", *arguments)
 
 
@@ -293,7 +291,6 @@ def test_bad_files(here: Path, text: str, message: str):
         (["tiny.vrp", "--polish", "0", *NEAREST], "positive number of seconds, got 0"),
         (["tiny.vrp", "--polish-solver", "lkh"], "--polish SECONDS"),
         (["tiny.vrp", "--polish", "1", "--polish-solver", "insertion", *NEAREST], "begins anew"),
-        (["tiny.vrp", "--solver", "insertion", "--seed", "1"], "option of the solver"),
         (["tiny.vrp", "--procs", "0", *NEAREST], "num_procs"),
         (["tiny.vrp", "--method", "greedy"], "--model with --method"),
         (["tiny.vrp", "--top-k", "3"], "--model with --top-k"),
