@@ -140,11 +140,11 @@ def _with_reference(
         if known is None:
             warnings.warn(
                 f"{best_known}: expected a line for {instance.name}, got none; the gap is unknown",
-                stacklevel=3,
+                stacklevel=4,
             )
-            return instance
-        changes["published"] = known.upper
-        changes |= {} if known.lower is None else {"lower_bound": known.lower}
+        else:
+            changes["published"] = known.upper
+            changes |= {} if known.lower is None else {"lower_bound": known.lower}
     return dataclasses.replace(instance, **changes)
 
 
