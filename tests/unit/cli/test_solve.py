@@ -5,16 +5,13 @@ from __future__ import annotations
 import json
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from typer.testing import CliRunner
-
-from rl4co.cli import app
 from rl4co.data import read_instance, read_solution
 from rl4co.models import AttentionModelPolicy
 from rl4co.tasks.methods import SEARCHES
+from tests.unit.cli.commands import run, run_json
 from tests.unit.instance_texts import JSP, TSP, VRP
 
 NEAREST = ("--solver", "nearest_neighbor")
@@ -29,18 +26,6 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     Path("tiny.vrp").write_text(VRP)
     Path("long.tsp").write_text(TSP)
     return tmp_path
-
-
-def run(*arguments: str) -> Any:
-    """`rl4co solve` inside this process."""
-    return CliRunner().invoke(app, ["solve", *arguments], env={"COLUMNS": "200"})
-
-
-def run_json(*arguments: str) -> list[dict[str, Any]]:
-    result = run(*arguments, "--json")
-    assert result.exit_code == 0, result.output
-    results: list[dict[str, Any]] = json.loads(result.stdout)["results"]
-    return results
 
 
 def assert_refused(message: str, *arguments: str) -> None:

@@ -12,15 +12,12 @@ import subprocess
 import sys
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from typer.testing import CliRunner
-
-from rl4co.cli import app
 from rl4co.core.errors import FileFormatError
 from rl4co.data.formats import content, find_instances, read_instance
+from tests.unit.cli.commands import run, run_json
 from tests.unit.instance_texts import FJS, JSP, TSP, VRP
 
 NEAREST = ("--solver", "nearest_neighbor")
@@ -34,18 +31,6 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A working folder with an instance."""
     monkeypatch.chdir(tmp_path)
     Path("tiny.vrp").write_text(VRP)
-
-
-def run(*arguments: str) -> Any:
-    """`rl4co solve` inside this process."""
-    return CliRunner().invoke(app, ["solve", *arguments], env={"COLUMNS": "200"})
-
-
-def run_json(*arguments: str) -> list[dict[str, Any]]:
-    result = run(*arguments, "--json")
-    assert result.exit_code == 0, result.output
-    results: list[dict[str, Any]] = json.loads(result.stdout)["results"]
-    return results
 
 
 # ---------------------------------------------------------------- before time is spent
