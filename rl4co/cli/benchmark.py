@@ -61,8 +61,9 @@ def benchmark(
 ) -> None:
     """Compare solvers and models: [bold]rl4co benchmark A/*.vrp -m pyvrp:1s -m insertion[/bold].
 
-    Results are stored one by one: run the same command again to go on after an interruption. The
-    exit code is 1 if anything failed.
+    Results are stored one by one: run the same command again to go on after an interruption.
+
+    The exit code is 1 if anything failed.
     """
     changes = {"name": name, "reference": reference, "time_limit": time_limit, "seeds": seeds}
     chosen = _specification(spec, instances, method, best_known, limit, changes)
