@@ -22,13 +22,15 @@ import ctypes
 import subprocess
 import sys
 import tempfile
+import time
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
 
 from rl4co.core.errors import RL4COError
+from rl4co.solvers._account import note_incumbent
 from rl4co.solvers._problem import INFINITY, Array, Route, RoutingProblem
 
 #: Length of a leg that must not be used. LKH-3 takes nothing above INT_MAX / 2 / 100.
@@ -37,6 +39,8 @@ FORBIDDEN = 10_000_000
 ALWAYS = 2_000_000_000
 #: Vehicles beyond the fewest that loads need: so many, and this share of those.
 SPARE, SPARE_SHARE = 2, 0.25
+#: Seconds between two looks at the tours.
+LOOK_EVERY = 0.05
 #: Lines of LKH-3's output that an error shows.
 LAST_LINES = 5
 
@@ -87,17 +91,15 @@ def solve_problem(
     # The first line is short for Helsgaun's settings for problems with constraints.
     lines = ["SPECIAL", *(f"{key} = {value}" for key, value in parameters.items()), ""]
     (place / _PARAMETERS).write_text("\n".join(lines))
-    output = _run(executable, place, max_runtime)
-    solutions = list(_read_tours(place, task))
-    if not solutions and output is not None:
+    best = Incumbent(task, place)
+    output = _run(executable, place, max_runtime, best.look)
+    if best.routes is None and output is not None:
         raise RL4COError(f"expected tours of {executable}, got none and the output:\n{output}")
-    feasible = [routes for routes in solutions if all(map(problem.feasible, routes))]
-    best = min(feasible, key=problem.cost, default=None)
-    return None if best is None else (best, problem.cost(best))
+    return None if best.routes is None else (best.routes, best.cost)
 
 
-def _run(executable: str, place: Path, max_runtime: float) -> str | None:
-    """Runs LKH-3; the end of its output if it failed."""
+def _run(executable: str, place: Path, max_runtime: float, look: Callable[[], None]) -> str | None:
+    """Runs LKH-3 and looks at its tours from time to time; the end of its output if it failed."""
     with (place / "output").open("wb") as output:
         process = subprocess.Popen(
             [executable, _PARAMETERS],
@@ -107,13 +109,16 @@ def _run(executable: str, place: Path, max_runtime: float) -> str | None:
             stderr=subprocess.STDOUT,
             preexec_fn=_end_with_parent if sys.platform == "linux" else None,
         )
+        until = time.monotonic() + max_runtime
         try:
-            code: int | None = process.wait(max_runtime)
-        except subprocess.TimeoutExpired:
-            code = None
+            while process.poll() is None and time.monotonic() < until:
+                time.sleep(LOOK_EVERY)
+                look()
+            code = process.poll()
         finally:
             process.kill()
             process.wait()
+    look()
     if not code:
         return None
     text = (place / "output").read_text(errors="replace")
@@ -125,12 +130,33 @@ def _end_with_parent() -> None:
     ctypes.CDLL(None).prctl(_DEATH_SIGNAL, _SIGKILL)
 
 
-def _read_tours(place: Path, task: Task) -> Iterator[list[Route]]:
-    """All solutions that were written completely."""
-    for file in place.glob(_TOURS.format("*")):
-        words = file.read_text().partition("TOUR_SECTION")[2].split()
-        if "-1" in words:
-            yield task.routes([int(word) - 1 for word in words[: words.index("-1")]])
+class Incumbent:
+    """The best of the tours in a folder; every improvement is noted in the account of the job.
+
+    Attributes:
+        routes: The routes; None: there is no feasible tour yet.
+        cost: Their cost.
+    """
+
+    def __init__(self, task: Task, place: Path) -> None:
+        self.task, self.place = task, place
+        self.routes: list[Route] | None = None
+        self.cost = INFINITY
+        self._seen: set[Path] = set()
+
+    def look(self) -> None:
+        """Reads tours that are new, and written completely."""
+        for file in set(self.place.glob(_TOURS.format("*"))) - self._seen:
+            words = file.read_text().partition("TOUR_SECTION")[2].split()
+            if "-1" in words:
+                self._seen.add(file)
+                self._take(self.task.routes([int(word) - 1 for word in words[: words.index("-1")]]))
+
+    def _take(self, routes: list[Route]) -> None:
+        cost = self.task.problem.cost(routes)
+        if cost < self.cost and all(map(self.task.problem.feasible, routes)):
+            self.routes, self.cost = routes, cost
+            note_incumbent(cost)
 
 
 class Task:
