@@ -45,6 +45,7 @@ from rl4co.solvers.formulations._routing import one_route
 RESOLUTION = 1_000_000
 #: Distance to the additional node of an open path, which must not be worth it.
 FAR = 9 * RESOLUTION
+LARGEST_SEED = 2**31 - 1
 
 
 @register_solver("lkh", reads=RoutingFormulation)
@@ -80,6 +81,7 @@ def lkh(
     """
     if runs < 1:
         raise ConfigError(f"expected at least 1 run, got {runs}")
+    seed = seed or LARGEST_SEED  # LKH takes 0 for the time of day
     refuse_dense(env, td, "LKH")
     formulation = formulation_of(env, RoutingFormulation)
     if executable is None and os.environ.get(VARIABLE):
