@@ -95,10 +95,11 @@ def show(title: str, columns: tuple[str, ...], rows: Iterable[tuple[Any, ...]]) 
     """Prints a table of plain texts (brackets are no markup) and other things that rich prints."""
     from rich import box
     from rich.console import Console
-    from rich.table import Table
+    from rich.table import Column, Table
     from rich.text import Text
 
-    table = Table(*columns, box=box.SIMPLE_HEAD)
+    # Long words are broken rather than cut off.
+    table = Table(*(Column(name, overflow="fold") for name in columns), box=box.SIMPLE_HEAD)
     for row in rows:
         table.add_row(*(Text(cell) if isinstance(cell, str) else cell for cell in row))
     console = Console()

@@ -55,7 +55,7 @@ def parse_fjs(source: Source, *, machines_from: int | None = None) -> ShopInstan
                     CORRECT,
                     section=f"job {job}, operation {number}",
                 )
-    shop = ShopInstance(source.path.stem, num_machines, renumber(jobs, offset), source.path)
+    shop = ShopInstance(source.name, num_machines, renumber(jobs, offset), source.path)
     return note_no_time(shop)
 
 

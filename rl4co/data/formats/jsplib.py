@@ -48,7 +48,7 @@ def parse_jsplib(source: Source) -> list[ShopInstance]:
     num_machines = words.whole_number("number of machines", "header", low=1)
     jobs = read_jobs(words, num_jobs, functools.partial(_read_job, num_machines=num_machines))
     offset = first_machine(source, jobs, num_machines, default=0)
-    shop = ShopInstance(source.path.stem, num_machines, renumber(jobs, offset), source.path)
+    shop = ShopInstance(source.name, num_machines, renumber(jobs, offset), source.path)
     return [note_no_time(shop)]
 
 
@@ -88,9 +88,9 @@ def _parse_taillard(source: Source) -> list[ShopInstance]:
             current = "header" if current == "machines" else current
         if title and all(map(is_number, title.split())):
             blocks[-1][current].append(number)
-    names = [f"{source.path.stem}_{k}" for k in range(1, len(blocks) + 1)]
+    names = [f"{source.name}_{k}" for k in range(1, len(blocks) + 1)]
     if len(blocks) == 1:
-        names = [source.path.stem]
+        names = [source.name]
     return [_parse_block(source, *pair) for pair in zip(blocks, names, strict=True)]
 
 
@@ -218,7 +218,7 @@ def read_l2d(path: str | os.PathLike[str]) -> list[ShopInstance]:
         )
     return [
         ShopInstance(
-            f"{source.path.stem}_{k}",
+            f"{source.name}_{k}",
             num_machines,
             tuple(
                 tuple({int(m) - 1: int(t)} for m, t in zip(job_machines, job_times, strict=True))

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rl4co.core.errors import FileFormatError
+from rl4co.data.formats.content import STDIN, name_of, read_content, suffix_of
 
 #: Remedies that fit many faults.
 TRUNCATED = "the file is truncated or damaged: get it again from its source"
@@ -32,11 +33,12 @@ class Source:
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> Source:
-        """Reads a file as text (UTF-8, else Latin-1, which old benchmark files are written in)."""
-        file = Path(path)
-        if not file.is_file():
-            raise FileNotFoundError(f"expected a file, got no such file: {file}; check the path")
-        content = file.read_bytes()
+        """Reads a file as text (UTF-8, else Latin-1, which old benchmark files are written in).
+
+        Args:
+            path: The file, which may be packed by gzip, or `-`, the standard input.
+        """
+        file, content = Path(path), read_content(path)
         try:
             text = content.decode("utf-8-sig")
         except UnicodeDecodeError:
@@ -47,6 +49,16 @@ class Source:
         if not text.strip():
             raise source.fault("an instance or a solution", "an empty file", TRUNCATED)
         return source
+
+    @property
+    def name(self) -> str:
+        """What an instance is called that does not say it: the name of its file, not `.vrp.gz`."""
+        return name_of(self.path)
+
+    @property
+    def suffix(self) -> str:
+        """Suffix that names the format, in lower case; none of the standard input."""
+        return suffix_of(self.path)
 
     def fault(
         self,
@@ -66,7 +78,7 @@ class Source:
             line: Number of the line, from 1.
             section: Name of the section or key.
         """
-        places = [str(self.path)]
+        places = ["standard input" if self.path == STDIN else str(self.path)]
         places += [f"line {line}"] if line is not None else []
         places += [str(section)] if section is not None else []
         return FileFormatError(f"{', '.join(places)}: expected {expected}, got {got}; {remedy}")

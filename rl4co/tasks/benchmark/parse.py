@@ -69,6 +69,8 @@ def parse_spec(content: Any) -> BenchmarkSpec:
         given[key] = tuple(parse(entry) for entry in entries)
     if given.get("time_limit") is not None:
         given["time_limit"] = parse_time(given["time_limit"])
+    if given.get("seeds") is not None:
+        given["seeds"] = parse_seeds(given["seeds"])
     if given.get("passmark") is not None:
         given["passmark"] = _build(PassMark, _mapping(given["passmark"], "passmark"))
     return _build(BenchmarkSpec, given)
@@ -120,6 +122,15 @@ def parse_time(value: Any) -> float:
     if not found:
         raise ConfigError(f"expected a time such as 2s, 500ms or 1m, got {value!r}")
     return float(found[1]) * _UNITS[found[2]]
+
+
+def parse_seeds(value: Any) -> tuple[int, ...]:
+    """Seeds from a list of them, or from their number: 1, 2, ..."""
+    if isinstance(value, int) and not isinstance(value, bool) and value >= 1:
+        return tuple(range(1, value + 1))
+    if isinstance(value, list | tuple) and value and all(type(seed) is int for seed in value):
+        return tuple(value)
+    raise ConfigError(f"expected a number of seeds, or a list of them, got {value!r}")
 
 
 # ---------------------------------------------------------------- short texts
