@@ -6,6 +6,7 @@ and is renamed at the end, so a file is either complete or not there.
 
 from __future__ import annotations
 
+import math
 import os
 import uuid
 import zipfile
@@ -24,9 +25,13 @@ from tensordict import TensorDict, TensorDictBase
 from torch import Tensor
 
 from rl4co.core.errors import ConfigError, FileFormatError, UnsupportedError, WriteError
+from rl4co.core.memory import exceeds_memory
 
 #: What numpy and zipfile raise on files that are damaged, foreign or contain pickles.
-_READ_ERRORS = (zipfile.BadZipFile, zlib.error, ValueError, EOFError, KeyError, OSError)
+_READ_ERRORS = (
+    zipfile.BadZipFile, zlib.error, ValueError, EOFError, KeyError, OSError, MemoryError,
+    NotImplementedError, RuntimeError,
+)  # fmt: skip
 
 
 def save_tensordict_to_npz(
@@ -140,14 +145,43 @@ def _read_arrays(source: Path) -> dict[str, NDArray[np.generic]]:
         raise _unreadable(source, "it is no archive, or the end of it is missing")
     key = None
     try:
-        with np.load(source, allow_pickle=False) as archive:
-            for key in archive.files:
-                arrays[key] = archive[key]
+        with zipfile.ZipFile(source) as archive:
+            for entry in archive.infolist():
+                key = entry.filename.removesuffix(".npy")
+                with archive.open(entry) as file:
+                    check_array_size(file, entry.file_size)
+                with archive.open(entry) as file:
+                    arrays[key] = np.lib.format.read_array(file, allow_pickle=False)
     except _READ_ERRORS as error:
         raise _unreadable(source, f"key {key!r}: {reason_of(error)}") from error
     if not arrays:
         raise _unreadable(source, "it is empty")
     return arrays
+
+
+def check_array_size(file: IO[bytes], size: int) -> None:
+    """Raises ValueError unless an array in `.npy` form has the numbers that its header announces.
+
+    NumPy makes room for what the header says before it looks for numbers, and a compressed file may
+    hold more of them than the memory.
+
+    Args:
+        file: At the beginning of the array; left behind its header.
+        size: Number of bytes that are there.
+    """
+    version = np.lib.format.read_magic(file)
+    read_header = (
+        np.lib.format.read_array_header_1_0
+        if version == (1, 0)
+        else np.lib.format.read_array_header_2_0
+    )
+    shape, _, dtype = read_header(file)
+    expected, found = math.prod(shape) * dtype.itemsize, size - file.tell()
+    # An array of objects is refused for what it is.
+    if not dtype.hasobject and expected != found:
+        raise ValueError(f"its header announces {expected} bytes of numbers, there are {found}")
+    if exceeds_memory(expected):
+        raise ValueError(f"it has {expected / 2**30:.0f} GiB of numbers, more than the memory")
 
 
 def reason_of(error: Exception) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import os
+import re
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,6 +15,9 @@ from rl4co.core.errors import FileFormatError
 #: Remedies that fit many faults.
 TRUNCATED = "the file is truncated or damaged: get it again from its source"
 CORRECT = "correct the file"
+
+#: More digits than any number has that can be computed with.
+_ENDLESS = re.compile(r"[0-9]{310,}")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,6 +50,9 @@ class Source:
             raise source.fault("a text file", "binary data", "give a file in one of the formats")
         if not text.strip():
             raise source.fault("an instance or a solution", "an empty file", TRUNCATED)
+        if endless := _ENDLESS.search(text):
+            digits = f"one of {len(endless[0])} digits"
+            raise source.fault("numbers that can be computed with", digits, CORRECT)
         return source
 
     def fault(
