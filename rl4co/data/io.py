@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import math
 import os
+import re
+import time
 import uuid
 import zipfile
 import zlib
@@ -26,12 +28,19 @@ from torch import Tensor
 
 from rl4co.core.errors import ConfigError, FileFormatError, UnsupportedError, WriteError
 from rl4co.core.memory import exceeds_memory
+from rl4co.core.processes import has_ended, own_mark
 
 #: What numpy and zipfile raise on files that are damaged, foreign or contain pickles.
 _READ_ERRORS = (
     zipfile.BadZipFile, zlib.error, ValueError, EOFError, KeyError, OSError, MemoryError,
     NotImplementedError, RuntimeError,
 )  # fmt: skip
+
+
+#: Names of files that are being written: that of the file, the process and something unique.
+_TEMPORARY = re.compile(r"\..+\.(?:(\d+-[0-9a-f]{8})-)?[0-9a-f]{32}\.tmp", re.DOTALL)
+#: Seconds after which nobody goes on writing a file.
+_ABANDONED = 24 * 3600
 
 
 def save_tensordict_to_npz(
@@ -107,9 +116,10 @@ def atomic_write(target: Path, remedy: str | None = None) -> Iterator[IO[bytes]]
     Raises:
         WriteError: The folder cannot be written to, or the disk is full.
     """
-    temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex}.tmp")
+    temporary = target.with_name(f".{target.name}.{own_mark()}-{uuid.uuid4().hex}.tmp")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
+        remove_leftovers(target.parent)
         with temporary.open("xb") as file:
             yield file
             file.flush()
@@ -122,6 +132,21 @@ def atomic_write(target: Path, remedy: str | None = None) -> Iterator[IO[bytes]]
     finally:
         with suppress(OSError):  # the folder may be what is wrong
             temporary.unlink()
+
+
+def remove_leftovers(folder: Path) -> None:
+    """Deletes what :func:`atomic_write` left in a folder when its process was killed.
+
+    That is files with its names whose process runs no more, or which nobody has written to for a
+    day (of other machines, or of earlier versions, which did not name their process).
+    """
+    for entry in os.scandir(folder):
+        named = _TEMPORARY.fullmatch(entry.name)
+        if named is None:
+            continue
+        with suppress(OSError):  # another process is about to do the same
+            if has_ended(named[1] or "") or time.time() - entry.stat().st_mtime > _ABANDONED:
+                os.unlink(entry.path)
 
 
 def _with_suffix(path: Path) -> Path:

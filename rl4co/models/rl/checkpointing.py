@@ -25,11 +25,15 @@ from rl4co.core.arguments import NotPlainError, RecordsArguments, plain
 from rl4co.core.errors import ConfigError, FileFormatError, UnknownNameError
 from rl4co.core.lazy import exported_names, resolve
 from rl4co.core.registry import ENVS
+from rl4co.data.digest import check_seal
+from rl4co.models.policies.budget import parameter_budget, refuse_absurd_sizes
 
 #: Key of the description in a checkpoint, and its version.
 RECORD_KEY = "rl4co"
 _FORMAT = 2
 _ZOO = "rl4co.models.zoo"
+#: How often a constructor may make the weights of a model (of a policy, its baseline, ...).
+_COPIES = 4
 #: Arguments that say where an object is, not what it is; the one who loads it decides.
 _NOT_DESCRIBED = ("device",)
 
@@ -59,8 +63,9 @@ def read_checkpoint(
             "checkpoints to the folder of its ModelCheckpoint callback)"
         )
     try:
+        _check_digest(source)
         content = torch.load(source, map_location=map_location, weights_only=weights_only)
-    except PermissionError:
+    except (PermissionError, FileFormatError):
         raise
     except _READ_ERRORS as error:
         # torch's words for an object of a class that is not on its list of harmless ones, and for
@@ -89,6 +94,14 @@ def read_checkpoint(
             "alone use load_state_dict, for a folder of save_pretrained use from_pretrained"
         )
     return content
+
+
+def _check_digest(source: str | Path | IO[bytes]) -> None:
+    if not isinstance(source, str | Path):
+        check_seal(source, "the checkpoint")
+        return
+    with open(source, "rb") as file:
+        check_seal(file, source)
 
 
 def check_weights(model: nn.Module, weights: Mapping[str, Any], name: str) -> None:
@@ -199,7 +212,11 @@ def load_model(
             "the model yourself and use load_state_dict with the checkpoint's 'state_dict'"
         )
     built = _model_class(cls, record["class"], source)
-    model = built(**_rebuild_arguments(record, given, source))
+    refuse_absurd_sizes(record["arguments"], source)
+    weights = checkpoint["state_dict"].values()
+    numbers = sum(value.numel() for value in weights if isinstance(value, torch.Tensor))
+    with parameter_budget(_COPIES * numbers, source):
+        model = built(**_rebuild_arguments(record, given, source))
     model.strict_loading = strict
     model.on_load_checkpoint(checkpoint)
     model.load_state_dict(checkpoint["state_dict"], strict=strict)
