@@ -72,7 +72,7 @@ def reports_errors(command: F) -> F:
 
 def stderr() -> Any:
     """Where people read what is not the result."""
-    from rich.console import Console
+    from rl4co.core.console import Console
 
     return Console(stderr=True, soft_wrap=True)
 
@@ -80,9 +80,10 @@ def stderr() -> Any:
 def show(title: str, columns: tuple[str, ...], rows: Iterable[tuple[Any, ...]]) -> None:
     """Prints a table of plain texts (brackets are no markup) and other things that rich prints."""
     from rich import box
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
+
+    from rl4co.core.console import Console
 
     table = Table(*columns, box=box.SIMPLE_HEAD)
     for row in rows:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rl4co.core.errors import FileFormatError
+from rl4co.core.text import printable
 
 #: Remedies that fit many faults.
 TRUNCATED = "the file is truncated or damaged: get it again from its source"
@@ -36,7 +37,10 @@ class Source:
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> Source:
-        """Reads a file as text (UTF-8, else Latin-1, which old benchmark files are written in)."""
+        """Reads a file as text (UTF-8, else Latin-1, which old benchmark files are written in).
+
+        Control characters, which a terminal would obey, become question marks.
+        """
         file = Path(path)
         if not file.is_file():
             raise FileNotFoundError(f"expected a file, got no such file: {file}; check the path")
@@ -45,6 +49,8 @@ class Source:
             text = content.decode("utf-8-sig")
         except UnicodeDecodeError:
             text = content.decode("latin-1")
+        if "\0" not in text:
+            text = printable(text)
         source = cls(file, text, tuple(text.splitlines()))
         if "\0" in text:
             raise source.fault("a text file", "binary data", "give a file in one of the formats")

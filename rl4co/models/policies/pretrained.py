@@ -3,12 +3,14 @@
 The configuration has a digest of itself and of the weights; folders without one are older.
 
 Opening such a folder never runs code from it: the configuration is JSON, the weights are
-safetensors, and the class is looked up among the library's own names (or is the one called).
+safetensors, and the class is looked up among the library's own names and those of installed
+plug-ins (or is the one called).
 """
 
 from __future__ import annotations
 
 import json
+import sys
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -20,6 +22,7 @@ from torch import nn
 
 from rl4co.core.arguments import NotPlainError, RecordsArguments, plain
 from rl4co.core.errors import ConfigError, FileFormatError, UnknownNameError
+from rl4co.core.registry import MODELS
 from rl4co.data.digest import sha256
 from rl4co.data.io import atomic_write
 from rl4co.models.policies.budget import parameter_budget, refuse_absurd_sizes
@@ -118,12 +121,23 @@ def load_pretrained(folder: str | Path, device: torch.device | str = "cpu") -> A
 
     name = read_config(folder)["class"]
     known = exported_names("rl4co.models.zoo")
-    if name not in known:
-        raise UnknownNameError("policy class", name, known)
-    found = resolve(known[name], name)
+    found = resolve(known[name], name) if name in known else _plugin_policies().get(name)
+    if found is None:
+        raise UnknownNameError("policy class", name, {*known, *_plugin_policies()})
     if not (isinstance(found, type) and issubclass(found, PretrainedMixin)):
         raise FileFormatError(f"expected the class of a policy in {folder}, got {name}")
     return found.from_pretrained(folder, device)
+
+
+def _plugin_policies() -> dict[str, Any]:
+    """The policies beside the models of installed plug-ins, by the names of their classes."""
+    modules = [sys.modules[model.__module__] for model in MODELS.plugins()]
+    return {
+        name: value
+        for module in modules
+        for name, value in vars(module).items()
+        if isinstance(value, type) and issubclass(value, PretrainedMixin)
+    }
 
 
 def _digest(config: Mapping[str, Any], weights: bytes) -> str:

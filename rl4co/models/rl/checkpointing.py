@@ -24,7 +24,7 @@ from torch import nn
 from rl4co.core.arguments import NotPlainError, RecordsArguments, plain
 from rl4co.core.errors import ConfigError, FileFormatError, UnknownNameError
 from rl4co.core.lazy import exported_names, resolve
-from rl4co.core.registry import ENVS
+from rl4co.core.registry import ENVS, MODELS
 from rl4co.data.digest import check_seal
 from rl4co.models.policies.budget import parameter_budget, refuse_absurd_sizes
 
@@ -261,11 +261,11 @@ def _rebuild(entry: Mapping[str, Any]) -> Any:
 
 
 def _model_class(cls: type[M], name: str, source: Any) -> Any:
-    """The class called `name`: `cls`, one of its subclasses, or a model of the zoo."""
+    """The class called `name`: `cls`, a subclass of it, a model of the zoo or of a plug-in."""
     found = {each.__name__: each for each in (cls, *_subclasses(cls))}
     if name not in found:
         zoo = exported_names(_ZOO)
-        candidate = resolve(zoo[name], name) if name in zoo else None
+        candidate = resolve(zoo[name], name) if name in zoo else _plugin_model(name)
         if not (isinstance(candidate, type) and issubclass(candidate, cls)):
             raise FileFormatError(
                 f"expected a checkpoint of {cls.__name__} in {source}, got one of {name}; use "
@@ -273,6 +273,11 @@ def _model_class(cls: type[M], name: str, source: Any) -> Any:
             )
         return candidate
     return found[name]
+
+
+def _plugin_model(name: str) -> Any:
+    """The class called `name` among the models of installed plug-ins, None if there is none."""
+    return next((model for model in MODELS.plugins() if model.__name__ == name), None)
 
 
 def _subclasses(cls: type) -> list[type]:
