@@ -100,7 +100,7 @@ def read_config(folder: str | Path) -> dict[str, Any]:
         )
     try:
         config = json.loads(path.read_text(encoding="utf-8"))
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:
         raise FileFormatError(f"expected JSON in {path}, got: {error}") from error
     if not isinstance(config, dict) or config.get("format") != _FORMAT:
         raise FileFormatError(f"expected format {_FORMAT!r} in {path}, got a foreign file")

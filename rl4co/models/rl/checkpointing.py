@@ -22,7 +22,7 @@ import torch
 from torch import nn
 
 from rl4co.core.arguments import NotPlainError, RecordsArguments, plain
-from rl4co.core.errors import ConfigError, FileFormatError, UnknownNameError
+from rl4co.core.errors import ConfigError, FileFormatError, RL4COError, UnknownNameError
 from rl4co.core.lazy import exported_names, resolve
 from rl4co.core.registry import ENVS, MODELS
 from rl4co.data.digest import check_seal
@@ -39,6 +39,11 @@ _NOT_DESCRIBED = ("device",)
 
 #: What torch raises for files that are cut off, of another kind, or hold Python objects.
 _READ_ERRORS = (pickle.UnpicklingError, RuntimeError, EOFError, LookupError, ValueError, OSError)
+
+#: What constructors raise for arguments that make no sense.
+_BUILD_ERRORS = (
+    TypeError, AttributeError, ValueError, LookupError, ArithmeticError, RuntimeError, MemoryError,
+)  # fmt: skip
 
 M = TypeVar("M", bound=L.LightningModule)
 MapLocation = Callable[[Any, str], Any] | torch.device | str | dict[str, str] | None
@@ -211,18 +216,38 @@ def load_model(
             f"expected the description of a model (format {_FORMAT}) in {source}, got none; build "
             "the model yourself and use load_state_dict with the checkpoint's 'state_dict'"
         )
-    built = _model_class(cls, record["class"], source)
-    refuse_absurd_sizes(record["arguments"], source)
-    weights = checkpoint["state_dict"].values()
-    numbers = sum(value.numel() for value in weights if isinstance(value, torch.Tensor))
-    with parameter_budget(_COPIES * numbers, source):
-        model = built(**_rebuild_arguments(record, given, source))
+    model = _build(cls, record, given, source, checkpoint["state_dict"])
     model.strict_loading = strict
     model.on_load_checkpoint(checkpoint)
     model.load_state_dict(checkpoint["state_dict"], strict=strict)
     if isinstance(map_location, str | torch.device):
         model.to(map_location)
     return model.eval()
+
+
+def _build(
+    cls: type[M],
+    record: Mapping[str, Any],
+    given: Mapping[str, Any],
+    source: Any,
+    weights: Mapping[str, Any],
+) -> Any:
+    """The model of a record, before it gets its weights, which say how large it may be."""
+    numbers = sum(value.numel() for value in weights.values() if isinstance(value, torch.Tensor))
+    try:
+        refuse_absurd_sizes(record["arguments"], source)
+        built = _model_class(cls, record["class"], source)
+        with parameter_budget(_COPIES * numbers, source):
+            return built(**_rebuild_arguments(record, given, source))
+    except RL4COError:
+        raise
+    except _BUILD_ERRORS as error:
+        if given:  # it may be their fault
+            raise
+        raise FileFormatError(
+            f"expected the description of a model in {source}, got one that no model can be built "
+            f"from ({type(error).__name__}: {error}); the file is damaged, or of another version"
+        ) from error
 
 
 def _rebuild_arguments(

@@ -108,7 +108,7 @@ def _parse(path: Path, content: bytes) -> dict[str, Result]:
                 raise ValueError("its digest differs, so it was changed after it was written")
             record["incumbents"] = tuple((time, value) for time, value in record["incumbents"])
             result = Result(**record)
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             raise FileFormatError(
                 f"{path}, line {number}: expected a result of a benchmark, got {line[:60]!r} "
                 f"({error}); remove the line, or use another folder"

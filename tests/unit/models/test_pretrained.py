@@ -254,6 +254,8 @@ FOREIGN = {
     "list": "[]",
     "number": "3",
     "string": '"text"',
+    "deep": "[" * 100_000,
+    "endless number": f"[{'9' * 5000}]",
     "object": "{}",
     "another format": json.dumps({**OURS, "format": "other-1"}),
     "another library": json.dumps({"model_type": "bert", "hidden_size": 768}),

@@ -20,7 +20,7 @@ import torch
 
 from lightning.pytorch.callbacks import Callback, ModelCheckpoint
 
-from rl4co.core.errors import ConfigError, FileFormatError
+from rl4co.core.errors import ConfigError, FileFormatError, RL4COError
 from rl4co.core.processes import own_mark
 from rl4co.models.rl.base import RL4COLitModule
 from rl4co.models.rl.checkpointing import read_checkpoint
@@ -315,6 +315,18 @@ def test_one_flipped_byte_is_refused(checkpoint: Path, tmp_path: Path) -> None:
     assert zipfile.ZipFile(checkpoint).testzip() is None
     torch.save(read_checkpoint(checkpoint), changed_file)
     assert read_checkpoint(changed_file).keys() == read_checkpoint(checkpoint).keys()
+
+
+@pytest.mark.parametrize("entry", [3, {}, {"object": 3}, {"object": {}}, {"value": [1]}])
+def test_senseless_descriptions_are_refused(checkpoint: Path, entry: Any) -> None:
+    """Whatever stands where an environment or settings should be described."""
+    content = read_checkpoint(checkpoint)
+    record = content["rl4co"]
+    for part in ("env", "policy_kwargs"):
+        changed = {**record, "arguments": {**record["arguments"], part: entry}}
+        torch.save({**content, "rl4co": changed}, checkpoint)
+        with pytest.raises(RL4COError, match=r"no model can be built|no class|expected "):
+            RL4COLitModule.load_from_checkpoint(checkpoint)
 
 
 @pytest.mark.parametrize(
