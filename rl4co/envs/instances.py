@@ -139,12 +139,16 @@ class InstanceSchema:
                     "the batch_size of the TensorDict to its leading axes"
                 )
             kind = self.kinds.get(key, "floating point")
-            # Integers are indices and are added up; torch mixes no two kinds of them in that.
-            narrow = kind == "integer" and value.dtype != torch.int64
-            if number_kind(value) != kind or narrow:
+            if number_kind(value) != kind:
                 raise InvalidInstanceError(
-                    f"expected {self.problem} key {key!r} of {'int64' if narrow else f'a {kind}'} "
-                    f"dtype, got {value.dtype}; convert it before reset"
+                    f"expected {self.problem} key {key!r} of a {kind} dtype, got {value.dtype}; "
+                    "convert it before reset"
+                )
+            # Integers are indices and are added up; torch mixes no two kinds of them in that.
+            if kind == "integer" and value.dtype != torch.int64:
+                raise InvalidInstanceError(
+                    f"expected {self.problem} key {key!r} of dtype int64, got {value.dtype}; "
+                    "convert it before reset"
                 )
 
 
