@@ -33,7 +33,7 @@ from rl4co.core.processes import has_ended, own_mark
 #: What numpy and zipfile raise on files that are damaged, foreign or contain pickles.
 _READ_ERRORS = (
     zipfile.BadZipFile, zlib.error, ValueError, EOFError, KeyError, OSError, MemoryError,
-    NotImplementedError, RuntimeError,
+    RuntimeError,
 )  # fmt: skip
 
 
@@ -140,13 +140,14 @@ def remove_leftovers(folder: Path) -> None:
     That is files with its names whose process runs no more, or which nobody has written to for a
     day (of other machines, or of earlier versions, which did not name their process).
     """
-    for entry in os.scandir(folder):
-        named = _TEMPORARY.fullmatch(entry.name)
-        if named is None:
-            continue
-        with suppress(OSError):  # another process is about to do the same
-            if has_ended(named[1] or "") or time.time() - entry.stat().st_mtime > _ABANDONED:
-                os.unlink(entry.path)
+    with suppress(OSError):  # a folder that cannot be listed may still be written to
+        for entry in os.scandir(folder):
+            named = _TEMPORARY.fullmatch(entry.name)
+            if named is None:
+                continue
+            with suppress(OSError):  # another process is about to do the same
+                if has_ended(named[1] or "") or time.time() - entry.stat().st_mtime > _ABANDONED:
+                    os.unlink(entry.path)
 
 
 def _with_suffix(path: Path) -> Path:
