@@ -17,6 +17,7 @@ from rl4co.cli._frame import (
     JsonFlag,
     app,
     reports_errors,
+    say,
     show,
     warnings_in_lines,
 )
@@ -430,9 +431,9 @@ def _show_solution(solved: Solved) -> None:
         f"{instance.name} ({instance.problem}, {instance.size_text})", ("", "value"), facts.items()
     )
     for remark in solved.remarks:
-        print(f"Remark: {remark}.")
+        say(f"Remark: {remark}.")
     for line in instance.lines(solved.solution):
-        print(line)
+        say(line)
 
 
 def _show_table(outcomes: list[Outcome]) -> None:
@@ -463,7 +464,7 @@ def _show_table(outcomes: list[Outcome]) -> None:
     )
     for outcome in outcomes:
         for remark in () if isinstance(outcome, Failed) else outcome.remarks:
-            print(f"Remark on {outcome.file.name if unique else outcome.file}: {remark}.")
+            say(f"Remark on {outcome.file.name if unique else outcome.file}: {remark}.")
 
 
 def _percent(gap: float | None) -> str:

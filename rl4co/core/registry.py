@@ -100,6 +100,10 @@ class Registry(Mapping[str, T], Generic[T]):
         found = self._modules().get(name)
         return found[1] if found else None
 
+    def plugins(self) -> list[T]:
+        """The components that third-party packages contribute, which are loaded."""
+        return [self[name] for name in sorted(self._plugins().keys() - self._modules().keys())]
+
     def __getitem__(self, name: str) -> T:
         if name not in self._entries:
             self._load(name)

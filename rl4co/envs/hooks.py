@@ -64,6 +64,10 @@ class ProblemHooks:
         """Rule → `[*B]`, True where an instance breaks it (shapes and NaN are checked already)."""
         return {}
 
+    def _fault_place(self, instance: State) -> str:
+        """Where the first instance that breaks a rule is wrong, as text to add to the refusal."""
+        return ""
+
     def _step_reward(self, state: State, action: Tensor, changes: State) -> Tensor | None:
         """Reward `[*B, 1]` of one step for problems with dense rewards; None = at the end only."""
         return None

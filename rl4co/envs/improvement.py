@@ -188,7 +188,11 @@ class ImprovementEnvBase(RL4COEnvBase):
     def step(self, td: TensorDictBase) -> Any:
         """Makes the move `td["action"]`; the new state is under `"next"`. `td` is not modified."""
         if not self._torchrl_mode:
-            self._check_move_shape(td, td.get("action", None))
+            action = td.get("action", None)
+            self._check_move_shape(td, action)
+            if self._looks_at(action):
+                state = dict(td.items())
+                self._refuse_forbidden(state, self.read_action(state, action))
             return {"next": self._step(td)}
         return super(RL4COEnvBase, self).step(td)
 

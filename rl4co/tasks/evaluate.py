@@ -240,8 +240,9 @@ def _run(
     title: str,
 ) -> tuple[Tensor, Tensor]:
     """Rewards `[num]` and actions `[num, T]` on the CPU."""
-    from rich.console import Console
     from rich.progress import Progress
+
+    from rl4co.core.console import Console
 
     num = instances.batch_size[0]
     rewards: list[Tensor] = []

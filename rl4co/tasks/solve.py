@@ -252,8 +252,9 @@ def _map_files(
     attempt: Callable[[Path, Crew], Outcome], files: Sequence[Path], num_procs: int, progress: bool
 ) -> list[Outcome]:
     """Outcomes in the order of the files."""
-    from rich.console import Console
     from rich.progress import Progress
+
+    from rl4co.core.console import Console
 
     with (
         Crew() as crew,

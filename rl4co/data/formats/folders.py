@@ -58,7 +58,7 @@ def _text(source: Source) -> bool:
 def _json(source: Source) -> bool:
     try:
         data = json.loads(source.text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return True  # damaged: whoever reads it is told where
     return isinstance(data, dict) and not {"coordinates", "cost_matrix"}.isdisjoint(data)
 

@@ -5,16 +5,21 @@ from __future__ import annotations
 import dataclasses
 import math
 import os
+import re
 
 from collections.abc import Sequence
 from pathlib import Path
 
 from rl4co.core.errors import FileFormatError
+from rl4co.core.text import printable
 from rl4co.data.formats.content import STDIN, name_of, read_content, suffix_of
 
 #: Remedies that fit many faults.
 TRUNCATED = "the file is truncated or damaged: get it again from its source"
 CORRECT = "correct the file"
+
+#: More digits than any number has that can be computed with.
+_ENDLESS = re.compile(r"[0-9]{310,}")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,6 +40,8 @@ class Source:
     def read(cls, path: str | os.PathLike[str]) -> Source:
         """Reads a file as text (UTF-8, else Latin-1, which old benchmark files are written in).
 
+        Control characters, which a terminal would obey, become question marks.
+
         Args:
             path: The file, which may be packed by gzip, or `-`, the standard input.
         """
@@ -43,11 +50,16 @@ class Source:
             text = content.decode("utf-8-sig")
         except UnicodeDecodeError:
             text = content.decode("latin-1")
+        if "\0" not in text:
+            text = printable(text)
         source = cls(file, text, tuple(text.splitlines()))
         if "\0" in text:
             raise source.fault("a text file", "binary data", "give a file in one of the formats")
         if not text.strip():
             raise source.fault("an instance or a solution", "an empty file", TRUNCATED)
+        if endless := _ENDLESS.search(text):
+            digits = f"one of {len(endless[0])} digits"
+            raise source.fault("numbers that can be computed with", digits, CORRECT)
         return source
 
     @property

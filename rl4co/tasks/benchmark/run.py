@@ -108,8 +108,9 @@ class _Progress:
     """
 
     def __init__(self, plan: Plan, num_procs: int, progress: bool | None) -> None:
-        from rich.console import Console
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+        from rl4co.core.console import Console
 
         self.open = defaultdict[Runner, int](int)
         for runner, batch in plan:

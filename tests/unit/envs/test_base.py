@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import inspect
 
+from unittest.mock import patch
+
 import pytest
 import torch
 
@@ -23,6 +25,7 @@ from rl4co.core.registry import ENVS
 from rl4co.data import TensorDictDataset, save_tensordict_to_npz
 from rl4co.envs import CVRPEnv, Generator, RL4COEnvBase, TSPEnv, check_env, get_env
 from rl4co.envs.contract.evidence import record_episode
+from rl4co.envs.improvement import is_improvement
 
 TSP5 = {"num_loc": 5}
 
@@ -285,6 +288,44 @@ def test_step_needs_one_index_per_instance(check_action: bool, action, got: str)
     message = rf"an integer action of shape \[2\] for cvrp, {got}.*; set td\[\"action\"\]"
     with pytest.raises(InvalidActionError, match=message):
         env.step(td)
+
+
+@pytest.mark.parametrize("name", ENVS.names())
+def test_step_refuses_what_the_mask_forbids(name: str):
+    """On a CPU by default, numbers that are no action included; the decode loop never looks."""
+    env = get_env(name)
+    td = env.reset(batch_size=2)
+    if is_improvement(env):
+        forbidden = [torch.full_like(allowed_action(env, td), n) for n in (-1, 10**6)]
+    else:
+        one = td["action_mask"][0].long()
+        forbidden = [torch.full((2,), number) for number in (-1, len(one))]
+        forbidden += [one.argmin().expand(2)] if not one.all() else []
+    for action in forbidden:
+        with pytest.raises(InvalidActionError, match="forbidden ones in instances"):
+            env.step(td.copy().set("action", action))
+    trusting = get_env(name, check_action=False)
+    check = "improvement.ImprovementEnvBase._refuse_forbidden"
+    with patch(f"rl4co.envs.{check if is_improvement(env) else 'base.refuse_masked'}") as look:
+        trusting.step(td.copy().set("action", allowed_action(env, td)))
+        env.advance(dict(td.items()), allowed_action(env, td))
+    assert not look.called
+
+
+def allowed_action(env, td):
+    """One that `step` accepts."""
+    if is_improvement(env):
+        return env.random_action(dict(td.items()))
+    return td["action_mask"].long().argmax(-1)
+
+
+def test_step_does_not_look_at_actions_on_a_device():
+    """A look would wait for the device; tensors without values stand in for one."""
+    env = TSPEnv(generator_params=TSP5)
+    td = env.reset(batch_size=2).set("action", torch.tensor([0, 3]))
+    far = TSPEnv(generator_params=TSP5, device="meta")
+    assert far.step(td.to("meta"))["next"].device.type == "meta"
+    assert not far._looks_at(td["action"].to("meta")) and env._looks_at(td["action"])
 
 
 def test_decode_loop_checks_actions_if_asked():

@@ -517,6 +517,22 @@ def test_half_a_line_is_dropped(tmp_path: Path):
     assert [record["key"] for record in stored(tmp_path)] == ["k", "l"]
 
 
+def test_a_changed_line_is_refused(tmp_path: Path):
+    """By its digest; lines without one, of earlier versions, are read."""
+    result = Result("k", "m", "i", value=1.25, seconds=0.5, incumbents=((0.5, 1.25),), solution=[1])
+    with open_store(tmp_path) as store:
+        store.add([result])
+    head, line = (tmp_path / FILE).read_text().splitlines()
+    (tmp_path / FILE).write_text(f"{head}\n{line.replace('1.25', '0.5', 1)}\n")
+    with pytest.raises(FileFormatError, match=r"line 2.*digest differs"), open_store(tmp_path):
+        pass
+    record = json.loads(line)
+    del record["sha256"]
+    (tmp_path / FILE).write_text(f"{head}\n{json.dumps(record)}\n")
+    with open_store(tmp_path) as store:
+        assert store.results == {"k": result}
+
+
 def test_damaged_and_foreign_files_are_refused(tmp_path: Path):
     """With the line that is wrong; nothing is overwritten."""
     (tmp_path / FILE).write_text('{"format": "rl4co-benchmark-1"}\n{"key": 3\n')
