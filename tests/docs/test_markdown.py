@@ -11,7 +11,7 @@ import pytest
 import typer
 
 from rl4co.cli import app
-from rl4co.core.registry import FORMULATIONS
+from rl4co.core.registry import DECODING, FORMULATIONS
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -59,7 +59,8 @@ def test_code_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """All blocks of a page, one after the other in one namespace."""
     monkeypatch.chdir(tmp_path)
     # What a page registers is gone after it; all others are loaded before, and stay.
-    monkeypatch.setattr(FORMULATIONS, "_entries", dict(FORMULATIONS.items()))
+    for registry in (FORMULATIONS, DECODING):
+        monkeypatch.setattr(registry, "_entries", dict(registry.items()))
     namespace: dict[str, object] = {}
     for code in blocks(page):
         if NEEDS_FILES in code:
