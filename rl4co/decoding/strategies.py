@@ -275,6 +275,13 @@ def is_multistart(decode_type: DecodeType) -> bool:
     return bool(preset.get("multistart", False))
 
 
+def multistart_type(decode_type: DecodeType) -> DecodeType:
+    """The same strategy with first actions forced to distinct starts."""
+    if isinstance(decode_type, str):
+        return f"multistart_{decode_type.removeprefix('multistart_')}"
+    return get_decoding_strategy(decode_type, multistart=True)
+
+
 def _strategy(decode_type: DecodeType) -> tuple[type[DecodingStrategy], dict[str, Any]]:
     """Class and settings of the strategy that is meant."""
     if isinstance(decode_type, DecodingStrategy):

@@ -18,7 +18,7 @@ from rl4co.decoding.strategies import (
     get_decoding_strategy,
     is_multistart,
 )
-from rl4co.models import PointerNetworkPolicy
+from rl4co.models import POMO, PointerNetworkPolicy
 from rl4co.tasks.evaluate import evaluate_policy
 
 
@@ -193,6 +193,17 @@ def test_evaluation(make_env, make_policy, worst_by_name):
         evaluate_policy(env, policy, instances, Worst, beam_width=3)
     with pytest.raises(UnknownNameError, match="'worst'"):
         evaluate_policy(env, policy, instances, "worts")
+
+
+def test_pomo_asks_the_policys_own_strategy(make_env, make_policy):
+    """From every start, in the phase that it was given for."""
+    env = make_env("tsp", 6)
+    instances = env.generator(4)
+    td = env.reset(instances)
+    model = POMO(env, make_policy("tsp", val_decode_type=Worst), num_augment=1)
+    model.log_metrics = lambda out, *args, **kwargs: out
+    expected = model.policy(td, env, decode_type=Worst, multistart=True)["reward"]
+    torch.testing.assert_close(model.shared_step(instances, 0, "val")["reward"], expected)
 
 
 # ---------------------------------------------------------------- the published form
