@@ -80,7 +80,7 @@ def decode_by_hooks(
     if num_steps is None:
         require_finished(env, dict(td.items()), most)
     logprobs, actions, td, _ = run.post_decoder_hook(td, env)
-    return _as_rollout(logprobs, actions, batch, with_entropy)
+    return _as_rollout(logprobs, actions, _by_instance(td, batch), with_entropy)
 
 
 def _by_instance(td: TensorDictBase, batch: int) -> State:
@@ -110,9 +110,9 @@ def _remembered(
     return {key: flatten_starts(state[key]) for key in memory}
 
 
-def _as_rollout(logprobs: Tensor, actions: Tensor, batch: int, with_entropy: bool) -> Rollout:
+def _as_rollout(logprobs: Tensor, actions: Tensor, state: State, with_entropy: bool) -> Rollout:
     """From rows `[R, T]` (or `[R, T, N]`) to axes `[B, S, T]`."""
-    width = len(actions) // batch
+    width = state["done"].shape[1]
     entropy = None
     if logprobs.dim() == 3:
         entropy = unbatchify(step_entropy(logprobs), width) if with_entropy else None
@@ -121,4 +121,5 @@ def _as_rollout(logprobs: Tensor, actions: Tensor, batch: int, with_entropy: boo
         actions=unbatchify(actions, width),
         log_probs=unbatchify(logprobs, width),
         entropy=entropy,
+        state=state,
     )

@@ -23,6 +23,8 @@ SHORTER = {
     "epochs=10, ": "epochs=1, limit_train_batches=2, limit_val_batches=1, logger=False, "
     "enable_checkpointing=False, ",
 }
+#: Page → the optional package that it is about.
+NEEDS_PACKAGE = {"gymnasium.md": "gymnasium"}
 #: Lines that need a file from elsewhere.
 NEEDS_FILES = "load_original_weights("
 
@@ -57,6 +59,8 @@ def test_the_papers_listing_is_printed_in_the_readme():
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_code_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """All blocks of a page, one after the other in one namespace."""
+    if package := NEEDS_PACKAGE.get(page.name):
+        pytest.importorskip(package)
     monkeypatch.chdir(tmp_path)
     # What a page registers is gone after it; all others are loaded before, and stay.
     for registry in (FORMULATIONS, DECODING):
