@@ -36,12 +36,21 @@ def keeps_rules(env: object, rules: Mapping[str, object]) -> bool:
     return all(getattr(type(env), name) is rule and name not in own for name, rule in rules.items())
 
 
+def _no_starts(problem: str) -> str:
+    return (
+        f"expected several starts (multi-start, POMO), got none for {problem}; write the hooks "
+        "_count_starts and _start_actions, or use sampling (AttentionModel, SymNCO) instead"
+    )
+
+
 class ProblemHooks:
     """What a problem is made of; the methods behind `step_bounds` are optional capabilities."""
 
     name: ClassVar[str]
     generator_cls: ClassVar[type[Generator]]
-    #: Keys of an instance with the axes of one instance, e.g. `{"locs": "n 2", "prize": "n+1"}`.
+    #: Keys of an instance with the axes of one instance, e.g. `{"locs": "n 2", "prize": "n+1"}`:
+    #: sizes, names and sums with blanks between them, "" for one number (see
+    #: :class:`rl4co.envs.instances.InstanceSchema`).
     instance_shapes: ClassVar[Mapping[str, str]]
     #: Keys that an instance may have on top.
     optional_shapes: ClassVar[Mapping[str, str]] = {}
@@ -98,7 +107,7 @@ class ProblemHooks:
 
         An instance that has fewer repeats them in turn, after all of them are used.
         """
-        raise UnsupportedError(f"{self.name} has no multi-start; use sampling instead")
+        raise UnsupportedError(_no_starts(self.name))
 
     def _start_prefix(self, state: State) -> Tensor | None:
         """Actions `[*B, K]` that every solution begins with, before the start; None if there are
@@ -107,7 +116,7 @@ class ProblemHooks:
 
     def _count_starts(self, state: State) -> int:
         """Number of distinct first actions of the instance in the batch that has most of them."""
-        raise UnsupportedError(f"{self.name} has no multi-start; use sampling instead")
+        raise UnsupportedError(_no_starts(self.name))
 
     def _most_starts(self, state: State) -> int:
         """Most starts that may be asked for, from shapes alone.
