@@ -22,27 +22,6 @@ if TYPE_CHECKING:
 State = dict[str, Tensor]
 
 
-def keeps_rules(env: object, rules: Mapping[str, object]) -> bool:
-    """Whether an environment still has the hooks that a class was defined with.
-
-    Compiled loops that repeat the rules of a problem ask this first; who overrides or patches a
-    rule gets what that rule says.
-
-    Args:
-        env: Environment.
-        rules: Name of a hook → the function, noted right after the definition of the class.
-    """
-    own = vars(env)
-    return all(getattr(type(env), name) is rule and name not in own for name, rule in rules.items())
-
-
-def _no_starts(problem: str) -> str:
-    return (
-        f"expected several starts (multi-start, POMO), got none for {problem}; write the hooks "
-        "_count_starts and _start_actions, or use sampling (AttentionModel, SymNCO) instead"
-    )
-
-
 class ProblemHooks:
     """What a problem is made of; the methods behind `step_bounds` are optional capabilities."""
 
@@ -153,3 +132,10 @@ class ProblemHooks:
     def _render(self, state: State, actions: Tensor | None, **options: Any) -> Any:
         """Figure of a single instance (no batch axis)."""
         raise UnsupportedError(f"{self.name} cannot be rendered")
+
+
+def _no_starts(problem: str) -> str:
+    return (
+        f"expected several starts (multi-start, POMO), got none for {problem}; write the hooks "
+        "_count_starts and _start_actions, or use sampling (AttentionModel, SymNCO) instead"
+    )
