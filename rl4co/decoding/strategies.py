@@ -221,6 +221,13 @@ _STRATEGIES: dict[str, tuple[type[DecodingStrategy], dict[str, Any]]] = {
 }
 
 
+#: Settings of the published package that have no counterpart → what to write.
+_PUBLISHED_SETTINGS = {
+    "multisample": "leave it out, num_samples says the same;",
+    "store_all_logp": "use return_entropy=True, or return_sum_log_likelihood=False;",
+    "improvement_method_mode": "leave it out, improvement policies choose by themselves;",
+}
+
 #: What a policy takes as `decode_type`: a name, a class or an object.
 DecodeType: TypeAlias = str | type[DecodingStrategy] | DecodingStrategy
 
@@ -309,7 +316,8 @@ def _refuse_unknown(
     for key in given:
         if key not in known:
             name = decode_type if isinstance(decode_type, str) else cls.__name__
-            raise UnknownNameError(f"setting of decode type {name!r}", key, known)
+            hint = _PUBLISHED_SETTINGS.get(key, "")
+            raise UnknownNameError(f"setting of decode type {name!r}", key, known, hint)
 
 
 def _constructor_arguments(cls: type[DecodingStrategy]) -> set[str]:

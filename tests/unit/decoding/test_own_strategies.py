@@ -283,6 +283,11 @@ def test_unknown_settings_are_refused_with_the_nearest():
             get_decoding_strategy(decode_type, alpah=1.0)
 
 
+def test_published_settings_say_what_to_write():
+    with pytest.raises(UnknownNameError, match="leave it out, num_samples says the same"):
+        get_decoding_strategy("sampling", num_samples=4, multisample=True)
+
+
 def test_only_names_are_written_to_files(make_policy, tmp_path, worst_by_name):
     """`save_pretrained` says what cannot be saved; a registered name comes back."""
     with pytest.raises(ConfigError, match="test_decode_type"):
