@@ -8,7 +8,7 @@ import pickle
 import random
 import traceback
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -173,8 +173,6 @@ def instances_are_complete(probe: Probe) -> Findings:
 
 # ---------------------------------------------------------------- the device
 
-#: Hooks that run in every step or on every solution, where a look at a value stalls a GPU.
-_WATCHED = ("_init_state", "_action_mask", "_transition", "_objective", "_violations")
 #: Methods of tensors that fetch values from the device.
 _LOOKS = ("item", "tolist", "__bool__", "__int__", "__float__", "__index__")
 
@@ -200,31 +198,38 @@ def _is_torch(frame: traceback.FrameSummary) -> bool:
     return str(Path(torch.__file__).parent) in frame.filename
 
 
-def hooks_do_not_look_at_values(probe: Probe) -> Findings:
-    """No hook asks the device for a value."""
-    env = probe.env
-    if type(env).advance is not RL4COEnvBase.advance:
-        return  # a step of its own, which is not made of hooks
-    episode = probe.episodes[0]
-    state = dict(episode.initial.items())
-    arguments: dict[str, tuple[Any, ...]] = {
-        "_init_state": (dict(episode.instances.items()),),
-        "_action_mask": (state,),
-    }
-    if episode.actions.shape[-1]:
-        arguments["_transition"] = (state, episode.actions[..., 0])
-    if episode.complete:
-        arguments |= dict.fromkeys(("_objective", "_violations"), (state, episode.actions))
-    for hook in _WATCHED:
-        if hook not in arguments:
-            continue
+def looks_at_values(env: RL4COEnvBase, calls: Mapping[str, tuple[Any, ...]]) -> Findings:
+    """Hooks that ask the device for a value.
+
+    Args:
+        env: The environment.
+        calls: Name of a hook → arguments to call it with.
+    """
+    for hook, arguments in calls.items():
         with _Watch() as watch:
-            getattr(env, hook)(*arguments[hook])
+            getattr(env, hook)(*arguments)
         if watch.seen:
             yield (
                 f"{hook} asks the device for a value: {watch.seen}; that stalls a GPU in every "
                 "step: compute with tensors (torch.where, gather, any) instead"
             )
+
+
+def hooks_do_not_look_at_values(probe: Probe) -> Findings:
+    """No hook asks the device for a value."""
+    if type(probe.env).advance is not RL4COEnvBase.advance:
+        return  # a step of its own, which is not made of hooks
+    episode = probe.episodes[0]
+    state = dict(episode.initial.items())
+    calls: dict[str, tuple[Any, ...]] = {
+        "_init_state": (dict(episode.instances.items()),),
+        "_action_mask": (state,),
+    }
+    if episode.actions.shape[-1]:
+        calls["_transition"] = (state, episode.actions[..., 0])
+    if episode.complete:
+        calls |= dict.fromkeys(("_objective", "_violations"), (state, episode.actions))
+    yield from looks_at_values(probe.env, calls)
 
 
 # ---------------------------------------------------------------- batches
