@@ -217,8 +217,8 @@ def looks_at_values(env: RL4COEnvBase, calls: Mapping[str, tuple[Any, ...]]) -> 
 
 def hooks_do_not_look_at_values(probe: Probe) -> Findings:
     """No hook asks the device for a value."""
-    if type(probe.env).advance is not RL4COEnvBase.advance:
-        return  # a step of its own, which is not made of hooks
+    if getattr(probe.env, "published_overrides", ()):
+        return  # methods in the published style are not hooks, and look at what they like
     episode = probe.episodes[0]
     state = dict(episode.initial.items())
     calls: dict[str, tuple[Any, ...]] = {
