@@ -16,7 +16,7 @@ from rl4co.cli import app
 from rl4co.core.registry import DECODING, FORMULATIONS
 from rl4co.decoding.strategies import DecodingStrategy
 from rl4co.envs import Generator, RL4COEnvBase
-from rl4co.models import REINFORCE, ConstructiveDecoder, REINFORCEBaseline
+from rl4co.models import ConstructiveDecoder, REINFORCEBaseline
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -93,7 +93,6 @@ OWNERS = {
     "forward": REINFORCEBaseline,
     "setup": REINFORCEBaseline,
     "epoch_callback": REINFORCEBaseline,
-    "calculate_loss": REINFORCE,
 }
 
 
