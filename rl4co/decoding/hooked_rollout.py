@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import copy
 
+from typing import Any
+
 from tensordict import TensorDict, TensorDictBase
 from torch import Tensor
 
@@ -57,13 +59,13 @@ def decode_by_hooks(
     """
     batch = len(state["done"])
     first = {key: value[:, 0] for key, value in state.items() if key not in memory}  # [B, ...]
-    run = copy.copy(strategy)
-    run.actions, run.logprobs, run.store_all_logp = [], [], with_entropy
+    run = _copy_to_run(strategy)
+    run.store_all_logp = with_entropy
     if starts is not None:
         chosen = flatten_starts(starts[..., -1])  # [S * B], by the policy's caller or environment
         run.select_start_nodes_fn = lambda td, env, num_starts: chosen
     td: TensorDictBase = TensorDict(first, batch_size=[batch])
-    td, env, run.num_starts = run.pre_decoder_hook(td, env)  # type: ignore[misc]
+    td, env, run.num_starts = run.pre_decoder_hook(td, env)
     if memory:
         td.update(_remembered(env, state, run.actions, td.batch_size[0] // batch, memory, memorise))
 
@@ -81,6 +83,15 @@ def decode_by_hooks(
         require_finished(env, dict(td.items()), most)
     logprobs, actions, td, _ = run.post_decoder_hook(td, env)
     return _as_rollout(logprobs, actions, _by_instance(td, batch), with_entropy)
+
+
+def _copy_to_run(strategy: DecodingStrategy) -> Any:
+    """A strategy that can be run without a trace: with buffers and collections of its own."""
+    run = copy.copy(strategy)
+    collections = {k: v for k, v in vars(run).items() if isinstance(v, list | dict | set)}
+    vars(run).update({key: copy.copy(value) for key, value in collections.items()})
+    vars(run).update(actions=[], logprobs=[])
+    return run
 
 
 def _by_instance(td: TensorDictBase, batch: int) -> State:

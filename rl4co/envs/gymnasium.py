@@ -114,12 +114,7 @@ class GymnasiumEnv(gymnasium.Env[Observation, Any]):
 
     def action_masks(self) -> np.ndarray:
         """Allowed actions `[N]`, as sb3-contrib asks for them."""
-        if self.episodes.improves:
-            raise UnsupportedError(
-                f"a move of {self.episodes.env.name} has several numbers and no single mask; "
-                "sample_allowed gives an allowed move"
-            )
-        return _numpy(self.episodes.state["action_mask"][0])
+        return _masks(self.episodes)[0]
 
     def sample_allowed(self) -> Any:
         """A random allowed action of the current state."""
@@ -219,7 +214,7 @@ class GymnasiumVectorEnv(VectorEnv[Observation, Any, np.ndarray]):
 
     def action_masks(self) -> np.ndarray:
         """Allowed actions `[B, N]`."""
-        return _numpy(self.episodes.state["action_mask"])
+        return _masks(self.episodes)
 
     def render(self) -> tuple[np.ndarray, ...] | None:
         """A picture of each instance with its solution so far, as `render_mode` says."""
@@ -290,6 +285,18 @@ def _observe(episodes: Episodes) -> Observation:
         )
         for key, array in arrays.items()
     }
+
+
+def _masks(episodes: Episodes) -> np.ndarray:
+    """Allowed actions `[B, N]`."""
+    if episodes.improves:
+        raise UnsupportedError(
+            f"a move of {episodes.env.name} has several numbers and no single mask; sample_allowed "
+            "gives an allowed move"
+        )
+    if not episodes.state:
+        raise ConfigError("expected a running episode, got none; call reset")
+    return _numpy(episodes.state["action_mask"]).copy()
 
 
 def _numpy(value: Tensor) -> np.ndarray:

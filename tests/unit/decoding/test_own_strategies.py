@@ -61,8 +61,14 @@ class Published(DecodingStrategy):
 class PublishedHooks(Sampling):
     """Sampling with hooks that do something on top."""
 
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        self.notes = []
+
     def pre_decoder_hook(self, td, env):
-        self.seen = [f"before {td.batch_size[0]}"]
+        self.seen = True
+        self.notes.append(td.batch_size[0])
+        assert len(self.notes) == 1
         return super().pre_decoder_hook(td, env)
 
     def post_decoder_hook(self, td, env):
@@ -240,7 +246,8 @@ def test_published_hooks_are_called(make_env, make_policy):
     assert out["actions"].shape == (8, 5)
     likelihood = policy(td, env, actions=out["actions"])["log_likelihood"]
     torch.testing.assert_close(out["log_likelihood"], 2 * likelihood, atol=1e-5, rtol=1e-4)
-    assert not hasattr(given, "seen")
+    assert not hasattr(given, "seen") and not given.notes
+    policy(td, env, decode_type=given)
 
 
 def test_published_steps_with_a_memory(make_env):
