@@ -139,7 +139,7 @@ class DecodingStrategy(StepHooks):
         Returns:
             Actions `[*B]`, int64.
         """
-        raise NotImplementedError
+        raise NotImplementedError(f"write choose(logits, step, state) in {type(self).__name__}")
 
 
 @dataclasses.dataclass(frozen=True)
