@@ -7,6 +7,7 @@ A problem is a subclass with a handful of *pure hooks* on a mapping of tensors, 
 from __future__ import annotations
 
 import copy
+import inspect
 import math
 
 from collections.abc import Mapping, Sequence
@@ -423,6 +424,17 @@ class RL4COEnvBase(RecordsArguments, TorchRLMode):
         return self._render(state, actions, **options)
 
     # ---------------------------------------------------------------- internals
+
+    @classmethod
+    def hint_for_argument(cls, name: str, value: Any) -> str:
+        """Sizes and distributions belong to the generator."""
+        generator = getattr(cls, "generator_cls", Generator)
+        if name not in inspect.signature(generator.__init__).parameters:
+            return ""
+        return (
+            f"it is one of {generator.__name__}: write "
+            f"{cls.__name__}(generator_params={{{name!r}: {value!r}}});"
+        )
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(generator={self.generator!r}, device={str(self.device)!r})"

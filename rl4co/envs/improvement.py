@@ -354,13 +354,18 @@ class ImprovementEnvBase(RL4COEnvBase):
     def _accepted_widths(self, width: int) -> tuple[int, ...]:
         return (width,)
 
-    def _refuse_forbidden(self, state: State, action: Tensor) -> None:
+    def allows(self, state: State, action: Tensor) -> Tensor:
+        """Whether a move `[*B, A]` exists and may be made: `[*B]`."""
+        action = self.read_action(state, action)
         sizes = torch.tensor(
             self.action_sizes(state["visited_time"].shape[-1]), device=action.device
         )
         exists = ((action >= 0) & (action < sizes)).all(-1)  # [*B]
         inside = torch.minimum(action.clamp_min(0), sizes - 1)
-        allowed = exists & self._is_allowed(state, inside)
+        return exists & self._is_allowed(state, inside)
+
+    def _refuse_forbidden(self, state: State, action: Tensor) -> None:
+        allowed = self.allows(state, action)
         if not allowed.all():
             where = (~allowed).flatten().nonzero().flatten().tolist()
             raise InvalidActionError(

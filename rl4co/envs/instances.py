@@ -6,6 +6,7 @@ The check is one vectorised pass over a batch; a message names the key, the inst
 from __future__ import annotations
 
 import dataclasses
+import re
 
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
@@ -15,16 +16,22 @@ import torch
 from tensordict import TensorDict, TensorDictBase
 from torch import Tensor
 
-from rl4co.core.errors import FileFormatError, InvalidInstanceError, format_indices
+from rl4co.core.errors import ConfigError, FileFormatError, InvalidInstanceError, format_indices
 from rl4co.data.io import load_npz_to_tensordict
 
 #: Largest number of an instance: squares of it, and sums of many of them, are finite in float32.
 LARGEST = 1e15
+#: One axis of a key: a size, a name, or a name plus a number.
+_AXIS = re.compile(r"\d+|[A-Za-z_]+(\+\d+)?")
 
 
 @dataclasses.dataclass(frozen=True)
 class InstanceSchema:
     """Keys, shapes and kinds of numbers of a problem's instances.
+
+    The axes of a key are written as a string with blanks between them: a size (`"2"`), a name
+    (`"n"`, of the same size wherever it stands) or a name plus a number (`"n+1"`). The empty string
+    is a key without axes, one number for each instance.
 
     Attributes:
         problem: Name of the problem, for messages.
@@ -41,6 +48,21 @@ class InstanceSchema:
     substitutes: Mapping[str, tuple[str, ...]]
     unlimited: Collection[str]
     kinds: Mapping[str, str]
+
+    def __post_init__(self) -> None:
+        for table in (self.required, self.optional):
+            if not isinstance(table, Mapping):
+                raise ConfigError(
+                    f"expected a mapping of keys to axes for {self.problem}, got {table!r}; write "
+                    'instance_shapes = {"locs": "n 2"}'
+                )
+            for key, axes in table.items():
+                if not isinstance(axes, str) or not all(map(_AXIS.fullmatch, axes.split())):
+                    raise ConfigError(
+                        f"expected axes of {self.problem} key {key!r} as sizes (2), names (n) or "
+                        f"sums (n+1) with blanks between them, got {axes!r}; write "
+                        "'n 2' for n points in the plane, '' for one number"
+                    )
 
     def required_keys(self, present: Collection[str]) -> set[str]:
         """Keys that an instance must have, given the optional ones that are present."""

@@ -23,9 +23,10 @@ from rl4co.core.errors import (
 )
 from rl4co.core.registry import ENVS
 from rl4co.data import TensorDictDataset, save_tensordict_to_npz
-from rl4co.envs import CVRPEnv, Generator, RL4COEnvBase, TSPEnv, check_env, get_env
+from rl4co.envs import CVRPEnv, Generator, OPEnv, RL4COEnvBase, TSPEnv, check_env, get_env
 from rl4co.envs.contract.evidence import record_episode
 from rl4co.envs.improvement import is_improvement
+from rl4co.models import POMO
 
 TSP5 = {"num_loc": 5}
 
@@ -48,6 +49,7 @@ class PickTwoEnv(RL4COEnvBase):
     """Picks two different items for the largest sum of prizes: the smallest possible problem."""
 
     name = "pick_two"
+    maximizes = True
     generator_cls = PrizeGenerator
     instance_shapes = {"prize": "n"}
 
@@ -523,3 +525,42 @@ def test_torchrl_rollout_runs():
     rollout = env.rollout(max_steps=5, break_when_any_done=True)
     assert rollout.batch_size == (5,)
     assert rollout["next", "done"][-1].all()
+
+
+# ---------------------------------------------------------------- what authors write
+
+
+@pytest.mark.parametrize("env_cls", [TSPEnv, CVRPEnv])
+def test_arguments_of_the_generator_are_told_apart(env_cls):
+    """The call to write is in the message; other unknown names get the nearest one."""
+    with pytest.raises(UnknownArgumentError) as caught:
+        env_cls(num_loc=50)
+    assert f"write {env_cls.__name__}(generator_params={{'num_loc': 50}})" in str(caught.value)
+    with pytest.raises(UnknownArgumentError, match="did you mean 'generator'"):
+        env_cls(genrator=None)
+
+
+@pytest.mark.parametrize("axes", ["n, 2", ("n", 2), "[B, n, 2]", "n-1", "2n", 5])
+def test_grammar_of_instance_shapes(axes):
+    """What is not an axis is refused with the key, the text and the grammar."""
+    cls = type("Mine", (TSPEnv,), {"instance_shapes": {"locs": axes}})
+    with pytest.raises(ConfigError, match="axes of tsp key 'locs' as sizes") as caught:
+        cls()
+    assert repr(axes) in str(caught.value)
+    with pytest.raises(ConfigError, match="mapping of keys to axes"):
+        type("Mine", (TSPEnv,), {"instance_shapes": ["locs"]})()
+
+
+def test_an_environment_without_starts_names_the_hooks():
+    """In POMO, too."""
+    cls = type("NoStarts", (OPEnv,), {
+        "_count_starts": RL4COEnvBase._count_starts, "_start_actions": RL4COEnvBase._start_actions,
+    })  # fmt: skip
+    env = cls(generator_params={"num_loc": 5})
+    model = POMO(env, num_augment=1, policy_kwargs={"embed_dim": 8, "num_heads": 2})
+    for act in (
+        lambda: model.shared_step(env.generator(2), 0, "train"),
+        lambda: env.select_start_nodes(env.reset(batch_size=2), 2),
+    ):
+        with pytest.raises(UnsupportedError, match="write the hooks _count_starts and _start_act"):
+            act()
