@@ -24,7 +24,9 @@ from typing import Any, TypeAlias
 
 from rl4co.core.errors import ConfigError, RL4COError
 from rl4co.data.formats import Published, find_instances, read_instance
+from rl4co.data.formats.published import differs
 from rl4co.data.formats.write import require_writable
+from rl4co.data.io import atomic_write
 from rl4co.solvers._parallel import Crew
 from rl4co.tasks.approaches import (
     Answer,
@@ -36,6 +38,7 @@ from rl4co.tasks.approaches import (
     BySolver,
     environment_of,
 )
+from rl4co.tasks.infeasible import accept, explained
 
 __all__ = [
     "PICTURES",
@@ -101,14 +104,35 @@ class Solved:
 
     @property
     def gap(self) -> float | None:
-        """How much worse the value is than the best-known one (0.01 is 1 %); None if unknown."""
-        return None if self.instance.best_known is None else self.instance.gap(self.value)
+        """How much worse the value is than the best-known one (0.01 is 1 %); None if unknown.
+
+        A best-known value of 0, as a table may have it, has no gaps either.
+        """
+        best = self.instance.best_known
+        return self.instance.gap(self.value) if best or best == self.value else None
 
     @property
     def lower_bound(self) -> float | None:
         """The best lower bound that is known: published, or proven by the solver."""
         known = [b for b in (self.instance.lower_bound, self.bound) if b is not None]
         return max(known, default=None)
+
+    @property
+    def remarks(self) -> list[str]:
+        """What is odd about the result, in words."""
+        instance, best, bound = self.instance, self.instance.best_known, self.instance.lower_bound
+        found = []
+        if best is not None and self.gap is not None and self.gap < 0 and differs(self.value, best):
+            found.append(
+                f"the {instance.value_name} is better than the best-known one: a new best "
+                "solution, unless that one is of another instance or by other rules (--rounding)"
+            )
+        if bound is not None and self.value < bound and differs(self.value, bound):
+            found.append(
+                f"the {instance.value_name} is below the lower bound {bound:.10g}, which is thus "
+                "of another instance or by other rules (--rounding)"
+            )
+        return found
 
     @property
     def is_optimal(self) -> bool:
@@ -148,15 +172,17 @@ def solve_file(
         path: Instance in any format of :func:`~rl4co.data.formats.read_instance`.
         approach: How; None: by the best solver for the problem.
         polish: Solver that goes on from the solution; the result is not worse.
-        reading: Arguments of `read_instance`: `best_known`, `solution`, `column`, `rounding`.
+        reading: Arguments of `read_instance`: `best_known`, `solution`, `column`, `rounding`,
+            `vehicles`.
     """
     instance = read_instance(path, **reading)
     if instance.published is None:
         # Read now, and refused if it breaks a constraint, rather than when time has been spent.
         _ = instance.best_solution
     started = time.perf_counter()
-    answer = (approach or BySolver())(instance)
-    instance.check(answer.solution)
+    chosen = approach or BySolver()
+    with explained(instance, chosen):
+        answer = accept(instance, chosen(instance))
     start = None
     if polish is not None:
         start, better = answer.solution, polish(instance, answer.solution)
@@ -226,8 +252,9 @@ def _map_files(
     attempt: Callable[[Path, Crew], Outcome], files: Sequence[Path], num_procs: int, progress: bool
 ) -> list[Outcome]:
     """Outcomes in the order of the files."""
-    from rich.console import Console
     from rich.progress import Progress
+
+    from rl4co.core.console import Console
 
     with (
         Crew() as crew,
@@ -259,8 +286,8 @@ def save_picture(solved: Solved, path: str | os.PathLike[str]) -> Path:
     instance, env = solved.instance, environment_of(solved.instance)
     state = env.reset(instance.to_tensordict(normalize=False))
     figure = env.render(state, instance.to_actions(solved.solution), title=describe(solved))
-    target.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(target, dpi=150)
+    with atomic_write(target) as file:
+        figure.savefig(file, dpi=150, format=target.suffix[1:].lower())
     return target
 
 

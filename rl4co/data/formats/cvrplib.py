@@ -1,9 +1,12 @@
 """CVRPLIB and VRPLIB (`.vrp`): capacities, with time windows, backhauls or a limit on routes.
 
 Known sections: coordinates or a matrix, DEMAND_SECTION, DEPOT_SECTION, TIME_WINDOW_SECTION,
-SERVICE_TIME_SECTION, BACKHAUL_SECTION (amounts to fetch). Known keywords: CAPACITY, VEHICLES,
+SERVICE_TIME_SECTION, BACKHAUL_SECTION (amounts to fetch from every node; or, as LKH-3 has it, a
+list of nodes that ends with -1, whose demands are fetched). Known keywords: CAPACITY, VEHICLES,
 DISTANCE (longest route), SERVICE_TIME (of every customer). DISTANCE together with a service time
 limits the duration of a route, services included: it becomes the time at which the depot closes.
+VEHICLES limits the number of routes. The number in a name (A-n32-k5) does not: it is what the total
+demand needs at least, and some best-known solutions have more routes.
 
 Distances are rounded as the literature on each set does, which the files do not say: to the nearest
 integer (EUC_2D of TSPLIB); to one decimal, cut off, for instances with time windows; not at all for
@@ -12,7 +15,9 @@ the sets CMT, Golden, Li and Tai. The argument `rounding` of the reader override
 
 from __future__ import annotations
 
+import difflib
 import re
+import warnings
 
 from typing import Any
 
@@ -30,6 +35,22 @@ SECTIONS = (
     "TIME_WINDOW_SECTION",
     "SERVICE_TIME_SECTION",
     "BACKHAUL_SECTION",
+)
+
+#: What a header may say; other keywords have no effect.
+KEYWORDS = (
+    "NAME",
+    "COMMENT",
+    "TYPE",
+    "DIMENSION",
+    "CAPACITY",
+    "VEHICLES",
+    "DISTANCE",
+    "SERVICE_TIME",
+    "EDGE_WEIGHT_TYPE",
+    "EDGE_WEIGHT_FORMAT",
+    "NODE_COORD_TYPE",
+    "DISPLAY_DATA_TYPE",
 )
 
 #: TYPE → whether routes end at their last customer. The sections say the rest.
@@ -50,18 +71,21 @@ TYPES = {
 #: Sets of CVRPLIB with real-valued distances, by the names of their instances.
 _REAL_VALUED = re.compile(r"(?:CMT|Golden_?|Li_?|Tai)\d+[a-d]?", re.IGNORECASE)
 
+#: Number of vehicles in the names of the sets A, B, E, F, M, P and X.
+_NUMBER_IN_NAME = re.compile(r"-k(\d+)$")
+
 
 def read_cvrplib(sections: Sections) -> BenchmarkInstance:
     """An instance from a `.vrp` file."""
     sections.refuse_others(SECTIONS)
-    name = sections.header.get("NAME", "") or sections.source.path.stem
+    _note_unknown(sections)
+    name = sections.header.get("NAME", "") or sections.source.name
     places = sections.places(_rounding(sections, name))
     labels = places.labels
     depot = sections.depot(labels)
     order = np.array([depot, *(place for place in range(len(labels)) if place != depot)])
     fields: dict[str, Any] = {
-        "demand": sections.column("DEMAND_SECTION", labels),
-        "backhaul_demand": _optional(sections, "BACKHAUL_SECTION", labels),
+        **_demands(sections, labels),
         **_times(sections, labels, depot),
     }
     fields = {
@@ -78,19 +102,33 @@ def read_cvrplib(sections: Sections) -> BenchmarkInstance:
             section="DEMAND_SECTION",
         )
     costs = places.costs.take(order)
-    vehicles = sections.optional_number("VEHICLES")
+    in_name = _NUMBER_IN_NAME.search(name)
     return BenchmarkInstance(
         name=name,
         problem=name_problem(fields, costs),
         edge_costs=costs,
         coordinates=None if places.points is None else places.points[order],
         capacity=sections.number("CAPACITY"),
-        vehicles=None if vehicles is None else int(vehicles),
+        vehicles=_vehicles(sections),
+        nominal_vehicles=None if in_name is None else int(in_name[1]),
         labels=tuple(labels[place] for place in order),
         comment=sections.header.get("COMMENT", ""),
         source=sections.source.path,
         **fields,
     )
+
+
+def _note_unknown(sections: Sections) -> None:
+    """Warns of keywords that are read and then have no effect."""
+    for keyword, line in sections.header_lines.items():
+        if keyword not in KEYWORDS:
+            close = difflib.get_close_matches(keyword, KEYWORDS, n=1)
+            hint = f"did you mean {close[0]}?" if close else "it has no effect"
+            warnings.warn(
+                f"{sections.source.path}, line {line}: expected the keywords "
+                f"{', '.join(KEYWORDS)}, got {keyword!r}; {hint}",
+                stacklevel=2,
+            )
 
 
 def _rounding(sections: Sections, name: str) -> str | None:
@@ -100,6 +138,42 @@ def _rounding(sections: Sections, name: str) -> str | None:
     if "TIME_WINDOW_SECTION" in sections.rows:
         return "one_decimal"
     return "exact" if _REAL_VALUED.fullmatch(name) else "nearest"
+
+
+def _vehicles(sections: Sections) -> int | None:
+    if "VEHICLES" not in sections.header:
+        return None
+    line = sections.header_lines["VEHICLES"]
+    (number,) = sections.source.integers([sections.header["VEHICLES"]], line, "VEHICLES")
+    return number
+
+
+def _demands(sections: Sections, labels: tuple[str, ...]) -> dict[str, Any]:
+    """What is brought to each node, and what is fetched from it."""
+    section = "BACKHAUL_SECTION"
+    demand = sections.column("DEMAND_SECTION", labels)
+    if not _is_list(sections, section, len(labels)):
+        return {"demand": demand, "backhaul_demand": _optional(sections, section, labels)}
+    place = {label: position for position, label in enumerate(labels)}
+    is_fetched = np.zeros(len(labels), dtype=bool)
+    for line, (name,) in sections.node_list(section):
+        if name not in place:
+            raise sections.source.fault(
+                "one of the nodes", f"node {name}", CORRECT, line=line, section=section
+            )
+        is_fetched[place[name]] = True
+    return {
+        "demand": np.where(is_fetched, 0.0, demand),
+        "backhaul_demand": np.where(is_fetched, demand, 0.0),
+    }
+
+
+def _is_list(sections: Sections, section: str, size: int) -> bool:
+    """Whether a section is a list of nodes, as in LKH-3, and not one number for each node."""
+    rows = [words for _, words in sections.rows.get(section, ())]
+    if not rows or rows[-1][-1] != "-1":
+        return any(len(words) != 2 for words in rows)
+    return [len(words) for words in rows[:-1]] != [2] * size
 
 
 def _optional(sections: Sections, section: str, labels: tuple[str, ...]) -> Any:

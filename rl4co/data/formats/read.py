@@ -7,7 +7,9 @@ needs no other library and never runs code from a file.
 from __future__ import annotations
 
 import dataclasses
+import math
 import os
+import warnings
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -16,11 +18,12 @@ from typing import Any, TypeAlias
 from rl4co.core.errors import ConfigError, InvalidInstanceError
 from rl4co.data.formats import cvrplib, oplib, tsplib
 from rl4co.data.formats.best_known import read_known
+from rl4co.data.formats.content import STDIN, name_of, require_file
 from rl4co.data.formats.instance import BenchmarkInstance
 from rl4co.data.formats.jsplib import read_l2d
 from rl4co.data.formats.lilim import looks_like_lilim, read_lilim
 from rl4co.data.formats.orienteering import looks_like_orienteering, read_orienteering
-from rl4co.data.formats.own import read_csv, read_json
+from rl4co.data.formats.own import looks_like_csv, read_csv, read_json
 from rl4co.data.formats.pmed import BenchmarkMedian, looks_like_pmed, read_pmed
 from rl4co.data.formats.schedules import BenchmarkShop
 from rl4co.data.formats.sections import Sections, looks_like_sections
@@ -47,6 +50,7 @@ def read_instance(
     best_known: float | str | os.PathLike[str] | None = None,
     column: str | None = None,
     rounding: str | None = None,
+    vehicles: int | None = None,
 ) -> AnyInstance:
     """Reads the only instance of a file.
 
@@ -57,16 +61,18 @@ def read_instance(
     `best_known` or `best_solution` is asked for.
 
     Args:
-        path: The file.
+        path: The file; it may be packed (`.gz`). `-` is the standard input.
         solution: File with the best-known solution, in place of one beside it.
         best_known: Best-known value, or a CSV table with a column of names (`instance`, `path`,
             `name` or `file`) and one of values, see
-            :func:`~rl4co.data.formats.best_known.read_best_known`.
+            :func:`~rl4co.data.formats.best_known.read_best_known`. A table that does not list the
+            instance says nothing about it, and a warning tells.
         column: Name of the column of values (default: the first that is called `best_known`, `bks`,
             `optimum`, `sol_cost`, `cost` or `best_score`, else the latest upper bound, `ub_...`).
         rounding: How to round distances instead of the format's own rule: exact, nearest, up, down
             or one_decimal. No solution beside the file is looked for then, as its value belongs to
             the other rule.
+        vehicles: Most routes of a solution, in place of what the file says.
 
     Raises:
         FileNotFoundError: There is no such file.
@@ -79,7 +85,12 @@ def read_instance(
         >>> instance.gap(instance.cost(routes))
     """
     instances = read_instances(
-        path, solution=solution, best_known=best_known, column=column, rounding=rounding
+        path,
+        solution=solution,
+        best_known=best_known,
+        column=column,
+        rounding=rounding,
+        vehicles=vehicles,
     )
     if len(instances) > 1:
         names = f"{instances[0].name} to {instances[-1].name}"
@@ -98,6 +109,7 @@ def read_instances(
     best_known: float | str | os.PathLike[str] | None = None,
     column: str | None = None,
     rounding: str | None = None,
+    vehicles: int | None = None,
 ) -> Sequence[AnyInstance]:
     """Reads all instances of a file; only Taillard's files and `.npy` arrays may have several.
 
@@ -107,6 +119,7 @@ def read_instances(
         best_known: See :func:`read_instance`; a value is for one instance only.
         column: See :func:`read_instance`.
         rounding: See :func:`read_instance`.
+        vehicles: See :func:`read_instance`.
     """
     instances = _parse(Path(path))
     if len(instances) > 1 and (solution is not None or isinstance(best_known, int | float)):
@@ -116,7 +129,18 @@ def read_instances(
         )
     if rounding is not None:
         instances = [instance.with_rounding(rounding) for instance in instances]
+    if vehicles is not None:
+        instances = [_with_vehicles(instance, vehicles) for instance in instances]
     return [_with_reference(each, solution, best_known, column) for each in instances]
+
+
+def _with_vehicles(instance: AnyInstance, vehicles: int) -> AnyInstance:
+    if not isinstance(instance, BenchmarkInstance):
+        raise ConfigError(
+            f"expected routes to limit the vehicles of, got {instance.name}, a {instance.problem}; "
+            "leave out the number of vehicles"
+        )
+    return instance.with_vehicles(vehicles)
 
 
 def _with_reference(
@@ -130,12 +154,28 @@ def _with_reference(
     if solution is not None:
         changes["solution_file"] = Source.read(solution).path
     if isinstance(best_known, int | float):
-        changes["published"] = float(best_known)
+        changes["published"] = _checked_value(best_known)
     elif best_known is not None:
         known = read_known(best_known, instance, column)
-        changes["published"] = known.upper
-        changes |= {} if known.lower is None else {"lower_bound": known.lower}
+        if known is None:
+            warnings.warn(
+                f"{best_known}: expected a line for {instance.name}, got none; the gap is unknown",
+                stacklevel=4,
+            )
+        else:
+            changes["published"] = known.upper
+            changes |= {} if known.lower is None else {"lower_bound": known.lower}
     return dataclasses.replace(instance, **changes)
+
+
+def _checked_value(value: float) -> float:
+    """A best-known value that gaps can be relative to."""
+    if not math.isfinite(value) or not value:
+        raise ConfigError(
+            f"expected a finite best-known value other than 0, got {value:g}; a gap to it has no "
+            "meaning, leave it out"
+        )
+    return float(value)
 
 
 # ---------------------------------------------------------------- formats
@@ -144,10 +184,11 @@ def _with_reference(
 def _parse(path: Path) -> Sequence[AnyInstance]:
     """The instances of a file, with the bounds or the solution that come with it."""
     if path.suffix.lower() == ".npy":
+        require_file(path)
         return [BenchmarkShop.of(shop) for shop in read_l2d(path)]
     source = Source.read(path)
     try:
-        if source.path.suffix.lower() not in SUFFIXES and looks_like_shop(source):
+        if source.suffix not in SUFFIXES and looks_like_shop(source):
             return [BenchmarkShop.of(shop) for shop in parse_shops(source)]
         if looks_like_pmed(source):
             return [read_pmed(source)]
@@ -160,9 +201,8 @@ def _parse(path: Path) -> Sequence[AnyInstance]:
 
 def _reader(source: Source) -> Callable[[Source], BenchmarkInstance]:
     """What reads the routing problem of a file."""
-    suffix = source.path.suffix.lower()
-    if suffix in SUFFIXES:
-        return SUFFIXES[suffix]
+    if source.suffix in SUFFIXES:
+        return SUFFIXES[source.suffix]
     for recognises, read in (
         (looks_like_solomon, read_solomon),
         (looks_like_orienteering, read_orienteering),
@@ -171,6 +211,10 @@ def _reader(source: Source) -> Callable[[Source], BenchmarkInstance]:
     ):
         if recognises(source):
             return read
+    if source.path == STDIN and looks_like_csv(source):
+        return read_csv
+    if source.path == STDIN and source.text.lstrip().startswith("{"):
+        return read_json
     raise source.fault(
         "TSPLIB (.tsp, .atsp), CVRPLIB (.vrp), Solomon, OPLib, TSPPDLIB, Li and Lim, JSON or CSV "
         "of a routing problem, JSPLIB, Taillard or FJS (.fjs) of a job shop, or a p-median problem "
@@ -205,5 +249,7 @@ def _read_sections(source: Source) -> BenchmarkInstance:
 
 
 def _solution_beside(path: Path) -> Path | None:
-    candidates = (path.with_name(f"{path.stem}{suffix}") for suffix in SOLUTION_SUFFIXES)
+    if path == STDIN:
+        return None
+    candidates = (path.with_name(f"{name_of(path)}{suffix}") for suffix in SOLUTION_SUFFIXES)
     return next((file for file in candidates if file.is_file() and file != path), None)

@@ -256,7 +256,7 @@ def test_limit_with_service_times(write: Write):
     assert instance.service_times.tolist() == [0, 4, 4, 4]
     instance.check([[1, 2], [3]])  # 12 + 8 is 20
     later = VRP.replace("CAPACITY", header.replace("20", "19"))
-    with pytest.raises(ValueError, match="node 0 at 20 after 19"):
+    with pytest.raises(ValueError, match="the depot at 20 after 19"):
         read_instance(write("b.vrp", later)).check([[1, 2], [3]])
 
 
@@ -296,7 +296,7 @@ def test_open_routes(write: Write):
 def test_solomon(write: Write):
     """One decimal unless told otherwise."""
     instance = read_instance(write("t101.txt", SOLOMON))
-    assert (instance.name, instance.problem, instance.vehicles) == ("T101", "cvrptw", 2)
+    assert (instance.name, instance.problem, instance.nominal_vehicles) == ("T101", "cvrptw", 2)
     assert instance.time_windows.tolist() == [[0, 100], [5, 20], [0, 30]]
     assert instance.service_times.tolist() == [0, 3, 4] and instance.capacity == 50
     assert instance.cost([[1, 2]]) == 1.4 + 1.4 + 2.8
@@ -342,7 +342,7 @@ def test_pickups_and_deliveries(write: Write):
     assert instance.cost([1, 3, 2, 4]) == 1 + 5 + 8 + 10
     assert instance.coordinates[:, 0].tolist() == [0, 1, 3, 2, 4]
     accepted(instance)
-    with pytest.raises(ValueError, match="3 comes before 1"):
+    with pytest.raises(ValueError, match=r"customer -1 comes before customer \+1"):
         instance.check([3, 1, 2, 4])
 
 
@@ -402,12 +402,21 @@ def test_table_of_best_known_values(write: Write):
     assert read_best_known(table, other, "other") is None
 
 
+def test_a_table_that_does_not_list_the_instance(write: Write):
+    """A warning where the instance is wanted, an error where the value is."""
+    table = write("bks.csv", "instance,optimum\nz,1\n")
+    with pytest.warns(UserWarning, match="a line for tiny-n4-k2, got none; the gap is unknown"):
+        instance = read_instance(write("c.vrp", VRP), best_known=table)
+    assert instance.best_known is None
+    with pytest.raises(FileFormatError, match="expected a line for tiny-n4-k2, got none"):
+        read_best_known(table, instance)
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
         ("instance,value\na,1\n", "a column best_known or bks"),
         ("what,optimum\na,1\n", "a column instance or path or name or file"),
-        ("instance,optimum\nz,1\n", "a line for tiny-n4-k2, got none"),
         ("instance,optimum\na,one\n", "line 2, optimum: expected numbers, got 'one'"),
     ],
 )
