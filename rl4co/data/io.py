@@ -81,8 +81,9 @@ def load_npz_to_tensordict(
     source = source if source.is_file() else _with_suffix(source)
     if not source.is_file():
         raise FileNotFoundError(
-            f"expected a data file, got no such file: {Path(path)}; check the path or write the "
-            "file with save_tensordict_to_npz or generate_dataset"
+            f"expected a data file, got no such file: {Path(path)}; check the path, or write the "
+            "file with generate_default_datasets (the sets of the paper), generate_dataset or "
+            "save_tensordict_to_npz"
         )
     arrays = _read_arrays(source)
     if expected_keys is not None:

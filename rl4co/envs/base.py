@@ -52,7 +52,8 @@ class RL4COEnvBase(RecordsArguments, TorchRLMode):
         generator: Source of instances; built from `generator_params` if not given.
         generator_params: Arguments of the default generator.
         data_dir: Folder against which the files below are resolved.
-        train_file: Data set for training; None generates instances batch by batch.
+        train_file: One data set or several for training, joined into one; None generates
+            instances batch by batch.
         val_file: One data set or several for validation; None generates with seed 4321.
         test_file: One data set or several for testing; None generates with seed 1234.
         val_dataloader_names: Names of the validation sets (default: their file names).
@@ -74,7 +75,7 @@ class RL4COEnvBase(RecordsArguments, TorchRLMode):
         generator_params: Mapping[str, Any] | None = None,
         *,
         data_dir: str | Path = "data",
-        train_file: str | None = None,
+        train_file: str | Sequence[str] | None = None,
         val_file: str | Sequence[str] | None = None,
         test_file: str | Sequence[str] | None = None,
         val_dataloader_names: Sequence[str] | None = None,

@@ -6,6 +6,7 @@ depend on the length of an epoch, and a resumed run goes on with the batch that 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
@@ -15,6 +16,7 @@ import torch
 from tensordict import TensorDictBase
 from torch.utils.data import DataLoader
 
+from rl4co.core.errors import ConfigError
 from rl4co.data.dataset import (
     GeneratedDataset,
     ShardedBatchSampler,
@@ -56,7 +58,7 @@ class DataHooks(L.LightningModule):
         self._datasets = {phase: self._load(phase) for phase in ("val", "test")}
 
     def train_dataloader(self) -> TrainLoader:
-        """Generated batch by batch, or from the environment's training file."""
+        """Generated batch by batch, or from the environment's training files."""
         return TrainLoader(self._epoch_loader, self._position, len(self._epoch_loader(0)))
 
     def val_dataloader(self) -> list[EvalLoader]:
@@ -68,7 +70,7 @@ class DataHooks(L.LightningModule):
         return self._loaders("test", self.test_batch_size)
 
     def draw_instances(self, size: int, rng: torch.Generator) -> TensorDictBase:
-        """Instances like those of training: generated, or drawn from the training file."""
+        """Instances like those of training: generated, or drawn from the training files."""
         if not self.env.data_files["train"]:
             return self.env.generator(size, rng=rng)
         dataset = self._training_set()
@@ -114,11 +116,11 @@ class DataHooks(L.LightningModule):
         return loader
 
     def _training_set(self) -> TensorDictDataset:
-        """The instances of the environment's training file, read once."""
+        """The instances of the environment's training files, read once; several become one set."""
         if "train" not in self._datasets:
-            self._datasets["train"] = self._load("train")
-        (dataset,) = self._datasets["train"].values()
-        return dataset
+            sets = self._load("train")
+            self._datasets["train"] = {"train": self.env.dataset_cls(_join(sets))}
+        return self._datasets["train"]["train"]
 
     def _load(self, phase: str) -> dict[str, TensorDictDataset]:
         data = self.env.dataset(self.data_sizes[phase], phase=phase)
@@ -134,3 +136,21 @@ class DataHooks(L.LightningModule):
             EvalLoader(make_dataloader(dataset, batch_size, **options))
             for dataset in self._datasets[phase].values()
         ]
+
+
+def _join(sets: Mapping[str, TensorDictDataset]) -> TensorDictBase:
+    """The instances of several sets in a row, which must have one size: a batch mixes them."""
+    first, *others = (dataset.data for dataset in sets.values())
+    shapes = [_shapes(data) for data in (first, *others)]
+    if any(shape != shapes[0] for shape in shapes):
+        listing = "; ".join(f"{name}: {shape}" for name, shape in zip(sets, shapes, strict=True))
+        raise ConfigError(
+            f"expected training files with instances of the same keys and sizes, got {listing}; "
+            "train on one size, or generate instances of several with callbacks=reptile"
+        )
+    return torch.cat([first, *others]) if others else first
+
+
+def _shapes(data: TensorDictBase) -> dict[str, list[int]]:
+    """Key → shape of one instance."""
+    return {str(key): list(value.shape[1:]) for key, value in sorted(data.items())}
