@@ -24,7 +24,7 @@ from rl4co.core.ops import flatten_starts
 from rl4co.core.registry import FORMULATIONS, SOLVERS
 from rl4co.core.rng import derive_generator
 from rl4co.data.dataset import TensorDictDataset
-from rl4co.data.io import named_files, resolve_npz
+from rl4co.data.io import named_files, resolve_data
 from rl4co.envs.arguments import (
     check_action,
     check_actions,
@@ -280,7 +280,7 @@ class RL4COEnvBase(RecordsArguments, TorchRLMode):
         sizes = (batch_size,) if isinstance(batch_size, int) else tuple(batch_size)
         limit = math.prod(sizes) if sizes else None
         sets = {
-            name: self.dataset_cls(self.load_data(resolve_npz(path, self.data_dir))[:limit])
+            name: self.dataset_cls(self.load_data(resolve_data(path, self.data_dir))[:limit])
             for name, path in files.items()
         }
         return sets if len(sets) > 1 else next(iter(sets.values()))

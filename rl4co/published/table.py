@@ -191,8 +191,7 @@ MOVED: dict[str, dict[str, str]] = {
     },
     "rl4co.models.zoo.nargnn": {f"{_POLICIES}.nonautoregressive": "NARGNNPolicy"},
     "rl4co.models.zoo.nargnn.encoder": {
-        f"{_POLICIES}.nonautoregressive": "NARGNNEncoder",
-        f"{_ADAPTERS}.graph_encoders": "NARGNNNodeEncoder",
+        f"{_POLICIES}.nonautoregressive": "NARGNNEncoder NARGNNNodeEncoder"
     },
     "rl4co.models.zoo.nargnn.policy": {f"{_POLICIES}.nonautoregressive": "NARGNNPolicy"},
     "rl4co.models.zoo": {f"{_POLICIES}.nonautoregressive": "NARGNNPolicy"},

@@ -361,6 +361,7 @@ def _positive(name: str, size: int | None, default: int | None = None) -> int:
 
 def _checked_metrics(metrics: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...]]:
     """Names of metrics per phase; whether they exist shows when the first step has its outputs."""
+    metrics = {phase: names for phase, names in metrics.items() if names is not None}
     for phase, names in metrics.items():
         if phase not in _DEFAULT_METRICS:
             raise UnknownNameError("phase in metrics", phase, _DEFAULT_METRICS)

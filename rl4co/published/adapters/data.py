@@ -61,7 +61,10 @@ def get_augment_function(augment_fn: str | AugmentFn) -> Callable[..., Tensor]:
     """The function of repeated coordinates `[A * B, N, 2]` and A that a name stands for."""
     if callable(augment_fn):
         return augment_fn
-    functions = {"dihedral8": dihedral_8_augmentation_wrapper, "symmetric": symmetric_augmentation}
+    functions: dict[str, Callable[..., Tensor]] = {
+        "dihedral8": dihedral_8_augmentation_wrapper,
+        "symmetric": symmetric_augmentation,
+    }
     if augment_fn not in functions:
         raise UnknownNameError("augmentation", augment_fn, NAMED_AUGMENTATIONS)
     return functions[augment_fn]

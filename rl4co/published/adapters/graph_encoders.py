@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeAlias
 
 import torch
@@ -13,7 +13,6 @@ from torch import Tensor, nn
 from rl4co.core.errors import UnknownNameError
 from rl4co.models.embeddings import EmbeddingConfig, make_embeddings
 from rl4co.models.policies.autoregressive import AutoregressiveEncoder
-from rl4co.models.policies.nonautoregressive import NARGNNEncoder
 from rl4co.published.adapters.networks import MLP
 from rl4co.published.adapters.tensors import get_full_graph_edge_index
 
@@ -72,7 +71,7 @@ class GCNEncoder(AutoregressiveEncoder):
             nn.Linear(embed_dim, embed_dim, bias) for _ in range(num_layers)
         )
 
-    def forward(self, td: TensorDictBase) -> tuple[Tensor, Tensor]:  # type: ignore[override]
+    def forward(self, td: TensorDictBase) -> tuple[Tensor, Tensor]:
         """Node embeddings after and before the layers."""
         init_h = h = self.init_embedding(td)
         num_nodes = h.shape[1]
@@ -172,7 +171,7 @@ class MessagePassingEncoder(AutoregressiveEncoder):
             for _ in range(num_layers)
         )
 
-    def forward(self, td: TensorDictBase) -> tuple[Tensor, Tensor]:  # type: ignore[override]
+    def forward(self, td: TensorDictBase) -> tuple[Tensor, Tensor]:
         """Node embeddings after and before the layers."""
         init_h = nodes = self.init_embedding(td)
         index = get_full_graph_edge_index(nodes.shape[1], self.self_loop).to(nodes.device)
@@ -180,26 +179,6 @@ class MessagePassingEncoder(AutoregressiveEncoder):
         for layer in self.mpnn_layers:
             nodes, edges = layer(nodes, edges, index)
         return nodes, init_h
-
-
-class NARGNNNodeEncoder(NARGNNEncoder):
-    """Nodes of the graph network of non-autoregressive policies, for a decoder of the others.
-
-    Shapes:
-        state `[B]` → `[B, N, D]`, init embeddings `[B, N, D]`
-    """
-
-    def __init__(
-        self, embed_dim: int = 32, num_layers_graph_encoder: int = 12, env_name: str = "tsp"
-    ) -> None:
-        super().__init__(embed_dim, num_layers_graph_encoder, env_name=env_name)
-        del self.head  # no weights of edges here
-
-    def forward(self, td: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:  # type: ignore[override]
-        """Node embeddings after and before the layers."""
-        embedded = self.edge_embedding(dict(td.items()))
-        nodes, _ = self.net(embedded.nodes, embedded.edges, embedded.graph)
-        return nodes, embedded.nodes
 
 
 def _init_embedding(env_name: str, embed_dim: int) -> nn.Module:

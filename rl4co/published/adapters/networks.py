@@ -50,7 +50,7 @@ class SkipConnection(nn.Module):
 class AdaptiveSequential(nn.Sequential):
     """A sequence of modules that may take and give several tensors."""
 
-    def forward(self, *inputs: Any) -> Any:  # type: ignore[override]
+    def forward(self, *inputs: Any) -> Any:
         """The result of the last module."""
         values: Any = inputs
         for module in self:
