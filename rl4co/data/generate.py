@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -19,7 +20,7 @@ from tensordict import TensorDict
 
 from rl4co.core.errors import ConfigError, UnknownNameError
 from rl4co.core.registry import ENVS
-from rl4co.data.io import save_tensordict_to_npz
+from rl4co.data.io import resolve_data, save_tensordict_to_npz
 from rl4co.data.recipes import DISTRIBUTIONS_PER_PROBLEM, RECIPES
 from rl4co.envs import get_env
 from rl4co.envs.base import PHASE_SEEDS, RL4COEnvBase
@@ -196,6 +197,38 @@ class _PaperSet(NamedTuple):
         tensors = {key: torch.from_numpy(array) for key, array in arrays.items()}
         return TensorDict(tensors, batch_size=[self.num_instances])
 
+    @classmethod
+    def named(cls, file_name: str) -> _PaperSet | None:
+        """The set of the paper that a file name stands for, if it is one."""
+        match = _PAPER_NAME.fullmatch(file_name)
+        if match is None or match["problem"] not in RECIPES:
+            return None
+        problem, kind, size, phase, seed = match.groups()
+        known = kind in DISTRIBUTIONS_PER_PROBLEM[problem] and PHASE_SEEDS[phase] == int(seed)
+        return cls(problem, kind, int(size), phase, 10_000) if known else None
+
+
+#: File names of the sets of the paper.
+_PAPER_NAME = re.compile(
+    r"(?P<problem>[a-z]+)(?:_(const|unif|dist))?(\d+)_(val|test)_seed(\d+)\.npz"
+)
+
+
+def write_missing_sets(env: RL4COEnvBase) -> list[Path]:
+    """Writes the sets of the paper that an environment names and that do not exist yet.
+
+    Returns:
+        The files that were written.
+    """
+    written = []
+    for phase in PHASE_SEEDS:
+        for name in env.data_files[phase].values():
+            path = resolve_data(name, env.data_dir)
+            each = None if path.exists() else _PaperSet.named(path.name)
+            if each is not None:
+                written.append(save_tensordict_to_npz(each.generate(), path))
+    return written
+
 
 def _refuse_existing(files: Sequence[Path], allowed: bool) -> list[Path]:
     """The files that exist, which is an error unless allowed."""
@@ -216,13 +249,14 @@ def default_files(env: RL4COEnvBase, sizes: Mapping[str, int]) -> dict[str, Path
 
     Args:
         env: Environment whose generator makes the instances, below its `data_dir`.
-        sizes: Phase → number of instances.
+        sizes: Phase → number of instances, for the phases wanted.
 
     Returns:
         Phase → file.
     """
     files = {}
-    for phase, seed in PHASE_SEEDS.items():
+    for phase in sizes:
+        seed = PHASE_SEEDS[phase]
         digest = hashlib.blake2b(f"{env.generator!r} {sizes[phase]}".encode(), digest_size=4)
         name = f"{env.name}_{digest.hexdigest()}_{phase}_seed{seed}.npz"
         files[phase] = Path(env.data_dir) / env.name / name

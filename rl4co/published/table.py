@@ -205,7 +205,7 @@ MOVED: dict[str, dict[str, str]] = {
         "GreedyMultiStartEval GreedyMultiStartAugmentEval get_automatic_batch_size"
     },
     "rl4co.tasks.train": {"rl4co.tasks.train": "train=main"},
-    "rl4co.utils.callbacks.speed_monitor": {"rl4co.training.callbacks": "SpeedMonitor"},
+    "rl4co.utils.callbacks.speed_monitor": {f"{_ADAPTERS}.callbacks": "SpeedMonitor"},
     "rl4co.utils.decoding": {
         f"{_ADAPTERS}.tensors": "modify_logits_for_top_k_filtering "
         "modify_logits_for_top_p_filtering decode_logprobs"

@@ -124,6 +124,11 @@ def prepare_config(cfg: DictConfig) -> DictConfig:
             f"expected an experiment file whose first line is '# @package _global_', got one that "
             f"only sets experiment.{', experiment.'.join(map(str, cfg.experiment))}; add that line"
         )
+    if cfg.get("compile"):
+        raise ConfigError(
+            "expected compile=false, got true; decoding is compiled by hand where that pays, and "
+            "torch.compile would retrace it for every number of nodes"
+        )
     cfg = cfg.copy()
     callbacks = cfg.get("callbacks") or DictConfig({})
     shorthand = cfg.get("model_checkpoint")
@@ -181,6 +186,8 @@ def main() -> None:
     `HYDRA_FULL_ERROR=1` shows their tracebacks.
     """
     wants_traceback = os.environ.get("HYDRA_FULL_ERROR") == "1"
+    # What `paths.root_dir` of published configurations reads.
+    os.environ.setdefault("PROJECT_ROOT", str(Path(sys.argv[0]).resolve().parent))
     start = hydra.main(version_base="1.3", config_path=str(config_folder()), config_name="main")
     try:
         with _errors_pass_through():

@@ -82,7 +82,7 @@ LAYERS: dict[str, Layer] = {
 RESERVED: dict[str, tuple[str, ...]] = {
     "hydra": ("tasks", "cli"),
     "omegaconf": ("tasks", "cli", "published.adapters"),
-    "lightning": ("models.rl", "training"),
+    "lightning": ("models.rl", "training", "published.adapters"),
     "pytorch_lightning": (),  # one name for Lightning everywhere
     # New releases rename things: specs for environments, buffers for stepwise methods, no more.
     "torchrl": ("envs", "models.rl"),

@@ -44,16 +44,15 @@ class DataHooks(L.LightningModule):
     def prepare_data(self) -> None:
         """Writes the default data sets if asked to (in one process only)."""
         if self.generate_default_data:
+            from rl4co.data.generate import write_missing_sets
+
+            write_missing_sets(self.env)
             self._default_files()
 
     def load_datasets(self) -> None:
         """Loads or generates the validation and test sets."""
         if self.generate_default_data:
-            files = {
-                phase: {path.stem: path}
-                for phase, path in self._default_files().items()
-                if not self.env.data_files[phase]
-            }
+            files = {phase: {path.stem: path} for phase, path in self._default_files().items()}
             self.env = self.env.with_data(data_files=files)
         self._datasets = {phase: self._load(phase) for phase in ("val", "test")}
 
@@ -83,9 +82,11 @@ class DataHooks(L.LightningModule):
     # ---------------------------------------------------------------- internals
 
     def _default_files(self) -> dict[str, Path]:
+        """Files of phases for which the environment names none."""
         from rl4co.data.generate import default_files
 
-        return default_files(self.env, self.data_sizes)
+        phases = [phase for phase in ("val", "test") if not self.env.data_files[phase]]
+        return default_files(self.env, {phase: self.data_sizes[phase] for phase in phases})
 
     def _position(self) -> tuple[int, int]:
         """Epoch and batch that come next; "overfitting" means the batches of one epoch for ever."""
