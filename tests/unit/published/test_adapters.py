@@ -14,7 +14,7 @@ from rl4co.envs import CVRPEnv, FJSPEnv, TSPEnv, TSPGenerator, TSPkoptEnv
 from rl4co.envs.common.distribution_utils import Cluster, Gaussian_Mixture, Mix_Distribution
 from rl4co.models import AttentionModel, AttentionModelPolicy
 from rl4co.models.nn import attention, ops, pos_embeddings
-from rl4co.models.nn.env_embeddings.context import EnvContext
+from rl4co.models.nn.env_embeddings.context import EnvContext, VRPContext
 from rl4co.models.nn.env_embeddings.dynamic import StaticEmbedding
 from rl4co.models.nn.env_embeddings.edge import TSPEdgeEmbedding
 from rl4co.models.nn.env_embeddings.init import VRPInitEmbedding
@@ -319,6 +319,13 @@ def test_embeddings_by_their_published_names(tsp):
         TSPEdgeEmbedding(8, sparsify=False)
     with pytest.raises(NoCounterpartError, match="l2d"):
         from rl4co.models.nn.env_embeddings.context import SchedulingContext  # noqa: F401
+    with pytest.raises(
+        UnsupportedError, match="_state_embedding, which nothing calls; derive from"
+    ):
+
+        class Silent(VRPContext):
+            def _state_embedding(self, embeddings, td):
+                return td["used_capacity"]
 
 
 def test_parts_of_shops():
