@@ -15,17 +15,18 @@ from tensordict import TensorDictBase
 from torch import Tensor, nn
 
 from rl4co.core.errors import UnsupportedError
-from rl4co.core.ops import gather_nodes, gather_points, step_entropy
-from rl4co.decoding.logits import process_logits, sample_actions
+from rl4co.core.ops import gather_points
+from rl4co.decoding.logits import process_logits
 from rl4co.decoding.rollout import expand_solutions
 from rl4co.envs.base import RL4COEnvBase
+from rl4co.models.policies.acting import ActsByJudging
 from rl4co.models.policies.constructive import ConstructivePolicy
 from rl4co.models.policies.entry import forget_static_dynamics_, match_precision
 from rl4co.models.policies.modules import ConstructiveDecoder
 from rl4co.models.rl.critic import embed_dim_of
 
 
-class StepwiseConstructivePolicy(nn.Module):
+class StepwiseConstructivePolicy(ActsByJudging, nn.Module):
     """A constructive policy with a critic of partial solutions.
 
     $$V(s_t) = \\mathrm{MLP}\\Big[\\frac{1}{N} \\sum_n h_n, \\;
@@ -90,23 +91,6 @@ class StepwiseConstructivePolicy(nn.Module):
         current = torch.zeros_like(left) if place is None else gather_points(hidden, place)[:, 0]
         return torch.cat([hidden.mean(1), left, current], -1)
 
-    def act(
-        self,
-        td: TensorDictBase,
-        env: RL4COEnvBase,
-        phase: str = "train",
-        rng: torch.Generator | None = None,
-    ) -> TensorDictBase:
-        """Samples an action in each state; in validation and test, takes the likeliest.
-
-        See :class:`~rl4co.models.rl.stepwise_ppo.StepwisePolicy`.
-        """
-        log_probs, value = self.judge(td)
-        action = sample_actions(log_probs, rng) if phase == "train" else log_probs.argmax(-1)
-        chosen = gather_nodes(log_probs, action)
-        return td.copy().update({"action": action, "logprobs": chosen, "value": value})
-
     def evaluate(self, td: TensorDictBase) -> tuple[Tensor, Tensor, Tensor]:
         """Log-probability of `td["action"]`, value of the state, entropy: `[B]` each."""
-        log_probs, value = self.judge(td)
-        return gather_nodes(log_probs, td["action"]), value, step_entropy(log_probs)
+        return self.judge_action(td)

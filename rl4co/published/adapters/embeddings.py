@@ -69,20 +69,15 @@ class StaticEmbedding(nn.Module):
         return 0, 0, 0
 
 
-def _config(
-    embed_dim: int, linear_bias: bool, sparsify: bool, k_sparse: int | None
-) -> EmbeddingConfig:
-    """The published arguments of an edge embedding as a configuration."""
-    if not sparsify:
-        raise UnsupportedError(
-            "expected a sparse graph, got sparsify=False; pass k_sparse with as many neighbours as "
-            "there are nodes"
-        )
-    return EmbeddingConfig(embed_dim, linear_bias, k_sparse)
+class _PublishedArguments:
+    """Constructor of an edge embedding with the published arguments.
 
-
-class TSPEdgeEmbedding(tsp.TSPEdgeEmbedding):
-    """Nearest neighbours; arguments as published, a sparse graph of plain tensors as result."""
+    Args:
+        embed_dim: Embedding size D.
+        linear_bias: Whether the linear maps have biases.
+        sparsify: Only True is supported.
+        k_sparse: Nearest neighbours of a node.
+    """
 
     def __init__(
         self,
@@ -91,17 +86,17 @@ class TSPEdgeEmbedding(tsp.TSPEdgeEmbedding):
         sparsify: bool = True,
         k_sparse: int | None = None,
     ) -> None:
-        super().__init__(_config(embed_dim, linear_bias, sparsify, k_sparse))
+        if not sparsify:
+            raise UnsupportedError(
+                "expected a sparse graph, got sparsify=False; pass k_sparse with as many "
+                "neighbours as there are nodes"
+            )
+        super().__init__(EmbeddingConfig(embed_dim, linear_bias, k_sparse))  # type: ignore[call-arg]
 
 
-class CVRPEdgeEmbedding(cvrp.CVRPEdgeEmbedding):
-    """Nearest customers and the depot; see :class:`TSPEdgeEmbedding`."""
+class TSPEdgeEmbedding(_PublishedArguments, tsp.TSPEdgeEmbedding):
+    """Nearest neighbours, as a sparse graph of plain tensors."""
 
-    def __init__(
-        self,
-        embed_dim: int,
-        linear_bias: bool = True,
-        sparsify: bool = True,
-        k_sparse: int | None = None,
-    ) -> None:
-        super().__init__(_config(embed_dim, linear_bias, sparsify, k_sparse))
+
+class CVRPEdgeEmbedding(_PublishedArguments, cvrp.CVRPEdgeEmbedding):
+    """Nearest customers and the depot, as a sparse graph of plain tensors."""
