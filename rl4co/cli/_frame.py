@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 import sys
+import warnings
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Annotated, Any, TypeVar
 
 import typer
@@ -68,6 +70,18 @@ def reports_errors(command: F) -> F:
             raise typer.Exit(USAGE_ERROR) from error
 
     return wrapped  # type: ignore[return-value]
+
+
+@contextlib.contextmanager
+def warnings_in_lines() -> Iterator[None]:
+    """Warnings about what a user gave as one line each, without the place in the code."""
+
+    def print_line(message: Warning | str, *_: object, **__: object) -> None:
+        stderr().print(f"warning: {message}", style="yellow", markup=False, highlight=False)
+
+    with warnings.catch_warnings():
+        warnings.showwarning = print_line
+        yield
 
 
 def stderr() -> Any:

@@ -12,7 +12,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rl4co.cli._frame import DebugFlag, JsonFlag, app, reports_errors, show
+from rl4co.cli._frame import (
+    DebugFlag,
+    JsonFlag,
+    app,
+    reports_errors,
+    show,
+    warnings_in_lines,
+)
 from rl4co.cli._interrupts import stop_on_interrupt
 from rl4co.cli._options import (
     BeamWidth,
@@ -114,6 +121,9 @@ def solve(
     rounding: Annotated[
         str | None, typer.Option(help="Rounding of distances: exact, nearest, ...")
     ] = None,
+    vehicles: Annotated[
+        int | None, typer.Option(help="Most routes of a solution, whatever the file says.")
+    ] = None,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -147,12 +157,13 @@ def solve(
     way.check()
     if polish_solver is not None and polish is None:
         raise ConfigError("expected --polish SECONDS with --polish-solver, got none")
-    reading = {"column": column, "rounding": rounding, **_reference(best_known)}
+    reading = {
+        "column": column, "rounding": rounding, "vehicles": vehicles, **_reference(best_known),
+    }  # fmt: skip
     from rl4co.tasks.solve import BySolver, list_files, solve_files
 
     instances = list_files(files)
     output = _Output(out, render, instances)
-    output.check(reading)
     if len(instances) > 1 and isinstance(reading.get("best_known"), float):
         raise ConfigError(
             f"expected a table as --best-known of {len(instances)} files, got one value; "
@@ -161,7 +172,8 @@ def solve(
     shown = not json_output and sys.stderr.isatty()
     # Two progress bars would be in each other's way: one file has that of its steps.
     steps_shown = shown and improve is not None and len(instances) == 1
-    with stop_on_interrupt(improve is not None) as stop:
+    with warnings_in_lines(), stop_on_interrupt(improve is not None) as stop:
+        output.check(reading)
         outcomes = solve_files(
             instances,
             way.approach(device, stop.is_set, steps_shown),
@@ -389,10 +401,13 @@ def _show_solution(solved: Solved) -> None:
     if solved.lower_bound is not None:
         remark = f", so the {kind} is optimal" if solved.is_optimal else ""
         facts["lower bound"] = f"{format_value(instance, solved.lower_bound)}{remark}"
+    facts |= instance.facts(solved.solution)
     facts |= {"found by": solved.solver, "time": f"{solved.seconds:.2f} s"}
     show(
         f"{instance.name} ({instance.problem}, {instance.size_text})", ("", "value"), facts.items()
     )
+    for remark in solved.remarks:
+        print(f"Remark: {remark}.")
     for line in instance.lines(solved.solution):
         print(line)
 
@@ -423,6 +438,9 @@ def _show_table(outcomes: list[Outcome]) -> None:
         tuple(columns[k] for k in used),
         [tuple(row[k] for k in used) for row in rows],
     )
+    for outcome in outcomes:
+        for remark in () if isinstance(outcome, Failed) else outcome.remarks:
+            print(f"Remark on {outcome.file.name if unique else outcome.file}: {remark}.")
 
 
 def _percent(gap: float | None) -> str:
@@ -448,5 +466,6 @@ def _record(outcome: Outcome) -> dict[str, Any]:
         "gap": outcome.gap,
         "lower_bound": outcome.lower_bound,
         "optimal": outcome.is_optimal,
+        "remarks": outcome.remarks,
         **instance.record(outcome.solution),
     }

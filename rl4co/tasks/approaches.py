@@ -24,6 +24,7 @@ from rl4co.data.formats import Published
 from rl4co.envs.base import RL4COEnvBase
 from rl4co.envs.improvement import ImprovementEnvBase, is_improvement
 from rl4co.envs.successors import successors_from_tour, tour_from_visits
+from rl4co.solvers._base import Solver
 from rl4co.tasks.evaluate import evaluate_policy
 from rl4co.tasks.load import load_policy
 
@@ -72,7 +73,7 @@ class BySolver:
         env = environment_of(instance)
         is_warm = start is not None
         chosen = SOLVERS[self.solver] if self.solver else env.default_solver(warm_start=is_warm)
-        options: dict[str, Any] = {}
+        options: dict[str, Any] = held_limits(instance.solver_options, chosen)
         if start is not None:
             options["initial"] = instance.to_actions(start)
         # What goes on from a solution may well be without chance, even if the start was not.
@@ -81,6 +82,11 @@ class BySolver:
         found = chosen(env, exact, max_runtime=self.max_runtime, **options)
         bound = None if found.bounds is None else float(found.bounds[0])
         return Answer(instance.from_actions(found.actions), chosen.name, bound)
+
+
+def held_limits(limits: Mapping[str, int], solver: Solver) -> dict[str, Any]:
+    """Limits of an instance that a solver can hold, as its options; others need a look after."""
+    return {key: value for key, value in limits.items() if key in solver.options}
 
 
 @dataclasses.dataclass(frozen=True)

@@ -24,6 +24,7 @@ from typing import Any, TypeAlias
 
 from rl4co.core.errors import ConfigError, RL4COError
 from rl4co.data.formats import Published, find_instances, read_instance
+from rl4co.data.formats.published import differs
 from rl4co.data.formats.write import require_writable
 from rl4co.solvers._parallel import Crew
 from rl4co.tasks.approaches import (
@@ -36,6 +37,7 @@ from rl4co.tasks.approaches import (
     BySolver,
     environment_of,
 )
+from rl4co.tasks.infeasible import accept, explained
 
 __all__ = [
     "PICTURES",
@@ -111,6 +113,23 @@ class Solved:
         return max(known, default=None)
 
     @property
+    def remarks(self) -> list[str]:
+        """What is odd about the result, in words."""
+        instance, best, bound = self.instance, self.instance.best_known, self.instance.lower_bound
+        found = []
+        if best is not None and self.gap is not None and self.gap < 0 and differs(self.value, best):
+            found.append(
+                f"the {instance.value_name} is better than the best-known one: a new best "
+                "solution, unless that one is of another instance or by other rules (--rounding)"
+            )
+        if bound is not None and self.value < bound and differs(self.value, bound):
+            found.append(
+                f"the {instance.value_name} is below the lower bound {bound:.10g}, which is thus "
+                "of another instance or by other rules (--rounding)"
+            )
+        return found
+
+    @property
     def is_optimal(self) -> bool:
         """Whether the solution is known to be optimal, as its value meets a lower bound."""
         bound = self.lower_bound
@@ -148,15 +167,17 @@ def solve_file(
         path: Instance in any format of :func:`~rl4co.data.formats.read_instance`.
         approach: How; None: by the best solver for the problem.
         polish: Solver that goes on from the solution; the result is not worse.
-        reading: Arguments of `read_instance`: `best_known`, `solution`, `column`, `rounding`.
+        reading: Arguments of `read_instance`: `best_known`, `solution`, `column`, `rounding`,
+            `vehicles`.
     """
     instance = read_instance(path, **reading)
     if instance.published is None:
         # Read now, and refused if it breaks a constraint, rather than when time has been spent.
         _ = instance.best_solution
     started = time.perf_counter()
-    answer = (approach or BySolver())(instance)
-    instance.check(answer.solution)
+    chosen = approach or BySolver()
+    with explained(instance, chosen):
+        answer = accept(instance, chosen(instance))
     start = None
     if polish is not None:
         start, better = answer.solution, polish(instance, answer.solution)
