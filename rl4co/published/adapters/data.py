@@ -98,7 +98,7 @@ def load_solomon_instance(
         raise ConfigError(f"expected an instance with time windows, got {folder / name}.txt")
     arrays = {
         "name": found.name,
-        "vehicles": found.vehicles,
+        "vehicles": found.nominal_vehicles,
         "capacity": found.capacity,
         "node_coord": found.coordinates,
         "demand": found.demand,
