@@ -31,25 +31,24 @@ _IMPROVEMENT = {
 _TRANSDUCTIVE = {f"{_RL}.transductive": "TransductiveModel"}
 _INSTANTIATE = "rl4co.tasks.instantiate"
 
+_RECIPES = {
+    "rl4co.data.recipes": "DISTRIBUTIONS_PER_PROBLEM generate_tsp_data generate_vrp_data "
+    "generate_pdp_data generate_op_data generate_pctsp_data generate_mdpp_data generate_atsp_data"
+}
+_TRANSFORMS = "dihedral_8_augmentation_wrapper symmetric_transform get_augment_function"
+_DATA_FILES = "check_extension load_solomon_instance load_solomon_solution"
+
 #: Published module → {home: names}.
 MOVED: dict[str, dict[str, str]] = {
     # ---------------------------------------------------------------- data
+    "rl4co.data": {**_RECIPES, f"{_ADAPTERS}.data": f"{_TRANSFORMS} {_DATA_FILES}"},
     "rl4co.data.dataset": {
         "rl4co.data.dataset": "FastTdDataset=TensorDictDataset "
         "TensorDictDatasetFastGeneration=TensorDictDataset"
     },
-    "rl4co.data.generate_data": {
-        "rl4co.data.recipes": "DISTRIBUTIONS_PER_PROBLEM generate_tsp_data generate_vrp_data "
-        "generate_pdp_data generate_op_data generate_pctsp_data generate_mdpp_data "
-        "generate_atsp_data"
-    },
-    "rl4co.data.transforms": {
-        f"{_ADAPTERS}.data": "dihedral_8_augmentation_wrapper symmetric_transform "
-        "get_augment_function"
-    },
-    "rl4co.data.utils": {
-        f"{_ADAPTERS}.data": "check_extension load_solomon_instance load_solomon_solution"
-    },
+    "rl4co.data.generate_data": _RECIPES,
+    "rl4co.data.transforms": {f"{_ADAPTERS}.data": _TRANSFORMS},
+    "rl4co.data.utils": {f"{_ADAPTERS}.data": _DATA_FILES},
     # ---------------------------------------------------------------- environments
     "rl4co.envs.common.distribution_utils": {
         f"{_ADAPTERS}.distributions": "Cluster Mixed Gaussian_Mixture Mix_Distribution "
