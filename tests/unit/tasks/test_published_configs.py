@@ -6,6 +6,7 @@ targets at published import paths.
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 
@@ -176,7 +177,7 @@ def test_run_beside_configs(project: Path):
         capture_output=True,
         text=True,
         check=False,
-        env={**__import__("os").environ, "PYTHONPATH": str(REPOSITORY)},
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
     )
     assert done.returncode == 0, done.stderr
     assert "test/reward" in done.stdout
