@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -250,16 +251,14 @@ def test_metrics_of_a_phase_can_be_chosen(tmp_path: Path):
     assert model.metrics["test"] == ("reward", "max_reward", "max_aug_reward")
 
 
-@pytest.mark.parametrize("logger", ["aim", "comet", "neptune"])
-def test_loggers_of_others_fall_back_to_a_file(logger: str, tmp_path: Path, caplog):
+@pytest.mark.parametrize(
+    ("logger", "package"), [("aim", "aim"), ("comet", "comet_ml"), ("neptune", "neptune")]
+)
+def test_loggers_of_others_fall_back_to_a_file(logger: str, package: str, tmp_path: Path, caplog):
     """Where their package is missing, with a warning; strictly, it is an error."""
+    if find_spec(package) is not None:
+        pytest.skip(f"{package} is installed")
     cfg = load_config([f"logger={logger}", f"paths.output_dir={tmp_path}"])
-    try:
-        get_object(cfg.logger[logger]._target_)()
-    except Exception:
-        pass
-    else:
-        pytest.skip(f"{logger} is installed")
     (found,) = instantiate_loggers(cfg.logger)
     assert type(found).__name__ == "CSVLogger" and f"{logger} is not installed" in caplog.text
     with pytest.raises(MissingDependencyError):
