@@ -245,9 +245,10 @@ def test_another_scheduler_does_not_inherit_milestones(tmp_path: Path):
 
 def test_metrics_of_a_phase_can_be_chosen(tmp_path: Path):
     """`model.metrics.val` replaces the method's own; the other phases keep theirs."""
-    cfg = load_config(["model=pomo", "model.metrics.val=[max_reward]"])
+    chosen = ["model.metrics.val=[max_reward]", "model.metrics.log_on_step=false"]
+    cfg = load_config(["model=pomo", *chosen])
     model = build(cfg.model, instantiate_env(cfg.env))
-    assert model.metrics["val"] == ("max_reward",)
+    assert model.metrics["val"] == ("max_reward",) and not model.log_on_step
     assert model.metrics["test"] == ("reward", "max_reward", "max_aug_reward")
 
 

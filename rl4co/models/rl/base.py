@@ -136,7 +136,8 @@ class RL4COLitModule(RecordsArguments, DataHooks):
         self.shuffle_train_dataloader = shuffle_train_dataloader
         self.dataloader_num_workers = dataloader_num_workers
         asked = dict(metrics or {})
-        self.log_on_step = asked.pop("log_on_step", log_on_step)
+        in_metrics = asked.pop("log_on_step", None)
+        self.log_on_step = log_on_step if in_metrics is None else in_metrics
         self._asked_metrics = _checked_metrics(asked)
         self.metrics = {**_DEFAULT_METRICS, **self.default_metrics, **self._asked_metrics}
         self._totals: dict[str, tuple[Tensor, int]] = {}
