@@ -24,7 +24,7 @@ from rl4co.core.errors import ConfigError, UnknownNameError, UnsupportedError
 from rl4co.core.ops import flatten_starts
 from rl4co.core.registry import FORMULATIONS, SOLVERS
 from rl4co.data.dataset import TensorDictDataset
-from rl4co.data.io import named_files, resolve_npz
+from rl4co.data.io import named_files, resolve_data
 from rl4co.envs.arguments import (
     check_action,
     check_actions,
@@ -53,7 +53,8 @@ class RL4COEnvBase(RecordsArguments, PublishedNames):
         generator: Source of instances; built from `generator_params` if not given.
         generator_params: Arguments of the default generator.
         data_dir: Folder against which the files below are resolved.
-        train_file: Data set for training; None generates instances batch by batch.
+        train_file: One data set or several for training, joined into one; None generates
+            instances batch by batch.
         val_file: One data set or several for validation; None generates with seed 4321.
         test_file: One data set or several for testing; None generates with seed 1234.
         val_dataloader_names: Names of the validation sets (default: their file names).
@@ -83,7 +84,7 @@ class RL4COEnvBase(RecordsArguments, PublishedNames):
         generator_params: Mapping[str, Any] | None = None,
         *,
         data_dir: str | Path = "data",
-        train_file: str | None = None,
+        train_file: str | Sequence[str] | None = None,
         val_file: str | Sequence[str] | None = None,
         test_file: str | Sequence[str] | None = None,
         val_dataloader_names: Sequence[str] | None = None,
@@ -298,7 +299,7 @@ class RL4COEnvBase(RecordsArguments, PublishedNames):
         sizes = (batch_size,) if isinstance(batch_size, int) else tuple(batch_size)
         limit = math.prod(sizes) if sizes else None
         sets = {
-            name: self.dataset_cls(self.load_data(resolve_npz(path, self.data_dir))[:limit])
+            name: self.dataset_cls(self.load_data(resolve_data(path, self.data_dir))[:limit])
             for name, path in files.items()
         }
         return sets if len(sets) > 1 else next(iter(sets.values()))

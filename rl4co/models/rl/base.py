@@ -67,12 +67,13 @@ class RL4COLitModule(RecordsArguments, DataHooks):
         lr_scheduler_monitor: Metric watched by schedulers such as ReduceLROnPlateau.
         shuffle_train_dataloader: Shuffle training data that comes from a file.
         dataloader_num_workers: Worker processes of the loaders.
-        generate_default_data: Write the paper's validation and test sets to `data_dir` first and
-            use them.
+        generate_default_data: Write validation and test sets to `data_dir` first and use them:
+            those of the paper that the environment names, or sets of its own generator.
         data_dir: Folder of the data sets (default: the environment's).
-        metrics: Names of outputs to log, per phase (`{"train": [...], "val": [...], ...}`); a name
-            that the first step does not have is refused.
-        log_on_step: Log training metrics at every step, not only per epoch.
+        metrics: Names of outputs to log, per phase (`{"train": [...], "val": [...], ...}`; None:
+            the method's own); a name that the first step does not have is refused.
+        log_on_step: Log training metrics at every step, not only per epoch; `metrics` may have it,
+            too.
         seed: Seed of instances and actions; default: torch's initial seed.
     """
 
@@ -103,7 +104,7 @@ class RL4COLitModule(RecordsArguments, DataHooks):
         shuffle_train_dataloader: bool = True,
         dataloader_num_workers: int = 0,
         data_dir: str | None = None,
-        metrics: Mapping[str, Sequence[str]] | None = None,
+        metrics: Mapping[str, Any] | None = None,
         log_on_step: bool = True,
         seed: int | None = None,
     ) -> None:
@@ -134,9 +135,11 @@ class RL4COLitModule(RecordsArguments, DataHooks):
         self.generate_default_data = generate_default_data
         self.shuffle_train_dataloader = shuffle_train_dataloader
         self.dataloader_num_workers = dataloader_num_workers
-        self._asked_metrics = _checked_metrics(metrics or {})
+        asked = dict(metrics or {})
+        in_metrics = asked.pop("log_on_step", None)
+        self.log_on_step = log_on_step if in_metrics is None else in_metrics
+        self._asked_metrics = _checked_metrics(asked)
         self.metrics = {**_DEFAULT_METRICS, **self.default_metrics, **self._asked_metrics}
-        self.log_on_step = log_on_step
         self._totals: dict[str, tuple[Tensor, int]] = {}
         self._datasets = {}
         self.run_seed = torch.initial_seed() % 2**63 if seed is None else seed
@@ -394,11 +397,12 @@ def _at_least(least: int, name: str, size: int | None) -> int:
     return int(size)
 
 
-def _checked_metrics(metrics: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...]]:
+def _checked_metrics(metrics: Mapping[str, Sequence[str] | None]) -> dict[str, tuple[str, ...]]:
     """Names of metrics per phase; whether they exist shows when the first step has its outputs."""
-    for phase, names in metrics.items():
+    asked = {phase: names for phase, names in metrics.items() if names is not None}
+    for phase, names in asked.items():
         if phase not in _DEFAULT_METRICS:
             raise UnknownNameError("phase in metrics", phase, _DEFAULT_METRICS)
         if isinstance(names, str):
             raise ConfigError(f"expected a list of names as metrics[{phase!r}], got {names!r}")
-    return {phase: tuple(names) for phase, names in metrics.items()}
+    return {phase: tuple(names) for phase, names in asked.items()}

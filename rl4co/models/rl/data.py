@@ -16,6 +16,7 @@ import torch
 from tensordict import TensorDictBase
 from torch.utils.data import DataLoader
 
+from rl4co.core.errors import ConfigError
 from rl4co.core.rng import derive_generator
 from rl4co.data.dataset import (
     GeneratedDataset,
@@ -44,21 +45,20 @@ class DataHooks(L.LightningModule):
     def prepare_data(self) -> None:
         """Writes the default data sets if asked to (in one process only)."""
         if self.generate_default_data:
+            from rl4co.data.generate import write_missing_sets
+
+            write_missing_sets(self.env)
             self._default_files()
 
     def load_datasets(self) -> None:
         """Loads or generates the validation and test sets."""
         if self.generate_default_data:
-            files = {
-                phase: {path.stem: path}
-                for phase, path in self._default_files().items()
-                if not self.env.data_files[phase]
-            }
+            files = {phase: {path.stem: path} for phase, path in self._default_files().items()}
             self.env = self.env.with_data(data_files=files)
         self._datasets = {phase: self._load(phase) for phase in ("val", "test")}
 
     def train_dataloader(self) -> TrainLoader:
-        """Generated batch by batch, or from the environment's training file."""
+        """Generated batch by batch, or from the environment's training files."""
         return TrainLoader(self._epoch_loader, self._position, len(self._epoch_loader(0)))
 
     def val_dataloader(self) -> EvalLoader | list[EvalLoader]:
@@ -143,7 +143,7 @@ class DataHooks(L.LightningModule):
         return EvalLoader(make_dataloader(dataset, batch_size, shuffle, **options))
 
     def draw_instances(self, size: int, rng: torch.Generator) -> TensorDictBase:
-        """Instances like those of training: generated, or drawn from the training file."""
+        """Instances like those of training: generated, or drawn from the training files."""
         if not self.env.data_files["train"]:
             return self.env.generator(size, rng=rng)
         dataset = self._training_set()
@@ -156,9 +156,11 @@ class DataHooks(L.LightningModule):
     # ---------------------------------------------------------------- internals
 
     def _default_files(self) -> dict[str, Path]:
+        """Files of phases for which the environment names none."""
         from rl4co.data.generate import default_files
 
-        return default_files(self.env, self.data_sizes)
+        phases = [phase for phase in ("val", "test") if not self.env.data_files[phase]]
+        return default_files(self.env, {phase: self.data_sizes[phase] for phase in phases})
 
     def _position(self) -> tuple[int, int]:
         """Epoch and batch that come next; "overfitting" means the batches of one epoch for ever."""
@@ -191,11 +193,11 @@ class DataHooks(L.LightningModule):
         return loader
 
     def _training_set(self) -> TensorDictDataset:
-        """The instances of the environment's training file, read once."""
+        """The instances of the environment's training files, read once; several become one set."""
         if "train" not in self._datasets:
-            self._datasets["train"] = self._load("train")
-        (dataset,) = self._datasets["train"].values()
-        return dataset
+            sets = self._load("train")
+            self._datasets["train"] = {"train": self.env.dataset_cls(_join(sets))}
+        return self._datasets["train"]["train"]
 
     @property
     def _world_size(self) -> int:
@@ -219,3 +221,21 @@ def _whole_batch(dataset: Any) -> TensorDictBase:
     if hasattr(dataset, "__getitems__"):
         return dataset.__getitems__(list(indices))
     return dataset.collate_fn([dataset[index] for index in indices])
+
+
+def _join(sets: Mapping[str, TensorDictDataset]) -> TensorDictBase:
+    """The instances of several sets in a row, which must have one size: a batch mixes them."""
+    first, *others = (dataset.data for dataset in sets.values())
+    shapes = [_shapes(data) for data in (first, *others)]
+    if any(shape != shapes[0] for shape in shapes):
+        listing = "; ".join(f"{name}: {shape}" for name, shape in zip(sets, shapes, strict=True))
+        raise ConfigError(
+            f"expected training files with instances of the same keys and sizes, got {listing}; "
+            "train on one size, or generate instances of several with callbacks=reptile"
+        )
+    return torch.cat([first, *others]) if others else first
+
+
+def _shapes(data: TensorDictBase) -> dict[str, list[int]]:
+    """Key → shape of one instance."""
+    return {str(key): list(value.shape[1:]) for key, value in sorted(data.items())}
