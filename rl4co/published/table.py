@@ -13,9 +13,8 @@ _ZOO = "rl4co.models.zoo"
 _EMBEDDINGS = "rl4co.models.embeddings"
 
 _CONSTRUCTIVE = {
-    f"{_POLICIES}.modules": "ConstructiveEncoder ConstructiveDecoder",
+    f"{_POLICIES}.modules": "ConstructiveEncoder ConstructiveDecoder NoEncoder",
     f"{_POLICIES}.constructive": "ConstructivePolicy",
-    f"{_ADAPTERS}.networks": "NoEncoder",
 }
 _AUTOREGRESSIVE = {
     f"{_POLICIES}.autoregressive": "AutoregressiveEncoder AutoregressiveDecoder "

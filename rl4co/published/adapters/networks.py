@@ -22,17 +22,8 @@ from rl4co.models.nn.attention import (
 )
 from rl4co.models.nn.moe import MoEConfig
 from rl4co.models.nn.norm import make_normalization
-from rl4co.models.policies.modules import ConstructiveEncoder
 
 NormName = Literal["Batch", "Layer", "None"]
-
-
-class NoEncoder(ConstructiveEncoder):
-    """An encoder for policies whose decoder sees the state alone."""
-
-    def forward(self, td: Any) -> tuple[None, None]:  # type: ignore[override]
-        """Nothing."""
-        return None, None
 
 
 class SkipConnection(nn.Module):
