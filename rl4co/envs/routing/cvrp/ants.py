@@ -14,9 +14,9 @@ from rl4co.kernels.mirror import Mirror
 
 ANTS = Mirror(
     "cvrp",
-    methods=("_transition", "_action_mask", "_forbidden", "_may_return"),
+    methods=("advance", "_transition", "_action_mask", "_forbidden", "_may_return"),
     fresh={"i": 0, "used_capacity": 0, "visited": 0, "current_node": 0, "done": 0},
-    fingerprint="3b0439da85196965",
+    fingerprint="10827486748f51ad",
 )
 
 

@@ -15,9 +15,9 @@ from rl4co.kernels.mirror import Mirror
 
 ANTS = Mirror(
     "cvrpmvc",
-    methods=("_transition", "_action_mask", "_forbidden", "_may_return"),
+    methods=("advance", "_transition", "_action_mask", "_forbidden", "_may_return"),
     fresh={**cvrp_ants.ANTS.fresh, "vehicles_used": 1},
-    fingerprint="ec089bcb9e4c4e4f",
+    fingerprint="2872dd63e09b6f06",
 )
 
 

@@ -13,9 +13,9 @@ from rl4co.kernels.mirror import Mirror
 
 ANTS = Mirror(
     "tsp",
-    methods=("_transition", "_action_mask"),
+    methods=("advance", "_transition", "_action_mask"),
     fresh={"i": 0, "action_mask": 1},
-    fingerprint="063ac34a758ab239",
+    fingerprint="6deb765316198152",
 )
 
 
