@@ -22,6 +22,7 @@ from rl4co.envs.routing.tsp.iterated_search import iterate_tour
 from rl4co.solvers._base import register_solver
 from rl4co.solvers._geometry import Geometry, as_actions, geometries
 from rl4co.solvers._threads import Note, map_in_threads
+from rl4co.solvers._watch import is_stopped
 from rl4co.solvers.formulations import RoutingFormulation
 
 
@@ -57,7 +58,7 @@ def ils(
         raise ConfigError(f"expected max_iterations of at least 0, got {max_iterations}")
     instances = geometries(env, td, symmetric=True)
     starts = [None] * len(instances) if initial is None else list(initial.cpu().numpy())
-    _compile()
+    _compile(instances[0])
 
     def solve(job: tuple[Geometry, np.ndarray | None], note: Note) -> np.ndarray:
         geometry, start = job
@@ -71,11 +72,13 @@ def ils(
             found = iterate_tour(
                 geometry.points, start, geometry.matrix,
                 max_kicks=max_iterations, max_runtime=left, seed=seed, on_improvement=note,
+                is_stopped=is_stopped,
             )  # fmt: skip
         else:
             found = iterate_routes(
                 geometry.points, geometry.demand, geometry.limit, start, geometry.matrix,
                 max_ruins=max_iterations, max_runtime=left, seed=seed, on_improvement=note,
+                is_stopped=is_stopped,
             )  # fmt: skip
         return found if geometry.cost(found) < before else start
 
@@ -100,9 +103,12 @@ def quick_solution(geometry: Geometry, rng: np.random.Generator) -> np.ndarray:
     return join_routes([order_route(geometry.points, part) for part in parts])
 
 
-def _compile() -> None:
-    """Compiles what is needed before any clock starts; with a cache on disk this is quick."""
+def _compile(geometry: Geometry) -> None:
+    """Compiles what an instance needs before any clock starts; with a cache on disk it is quick."""
     points = np.random.default_rng(0).random((8, 2))
     tour = insert_in_order(points, np.arange(8))
-    iterate_tour(points, tour, max_kicks=1)
+    if geometry.demand is None:
+        iterate_tour(points, tour, max_kicks=1)
+        return
+    order_route(points, np.arange(1, 8))
     iterate_routes(points, np.ones(8), 3.0, np.array([1, 2, 3, 0, 4, 5, 6, 0, 7]), max_ruins=1)
