@@ -56,10 +56,10 @@ def solve_problem(
     model = _Model(problem)
     data = model.data()
     left = max(max_runtime - (time.perf_counter() - began), 0.0)
-    criteria = [MaxRuntime(left), lambda cost: is_stop_wanted()]
+    criteria: list[Any] = [MaxRuntime(left), lambda cost: is_stop_wanted()]
     if max_iterations is not None:
         criteria.append(MaxIterations(max_iterations))
-    stop: Any = MultipleCriteria(criteria)
+    stop = MultipleCriteria(criteria)
     ils = pyvrp.IteratedLocalSearchParams(callbacks=_Recorder(model))
     params = pyvrp.SolveParams(ils=ils, penalty=_penalties(model.factor))
     with warnings.catch_warnings():

@@ -133,7 +133,7 @@ def _fill_gaps(
             routes = [Route(0, nodes) for part in parts if (nodes := part[part > 0].tolist())]
             if len(routes) <= problem.vehicles[0].count:
                 filled[index] = routes, problem.cost(routes)
-                report_cut(f"{label} found no solution in time; this one goes to nearest neighbors")
+                report_cut(f"{label} found no solution in time; this is a very simple one")
     return filled
 
 

@@ -38,7 +38,7 @@ from rl4co.solvers._geometry import Geometry
 from rl4co.solvers._lkh_worker import path_from_tour, read_tour
 from rl4co.solvers._parallel import map_instances
 from rl4co.solvers._problem import Route, RoutingProblem, Vehicle
-from rl4co.solvers._quick import nearest_tour
+from rl4co.solvers._quick import quick_visits
 from rl4co.solvers._routing import formulate, refuse_dense, time_left
 from rl4co.solvers._watch import is_stopped, report_cut
 from rl4co.solvers.formulations import RoutingFormulation, formulation_of, pad_actions
@@ -178,7 +178,7 @@ class _Call:
         """The tour or path of an instance whose time was over."""
         tour = read_tour(file, len(job.matrix))
         if tour is None and job.start is None:
-            tour = nearest_tour(_geometry(job)).tolist() if is_stopped() else insertion_tour(job)
+            tour = quick_visits(_geometry(job)).tolist() if is_stopped() else insertion_tour(job)
             what = f"found no tour within {self.max_runtime:g} s; this one is by insertion, 2-opt "
             what += "and Or-opt"
         else:

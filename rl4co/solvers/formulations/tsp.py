@@ -23,6 +23,7 @@ class TSPFormulation(RoutingFormulation):
     """A closed tour through all nodes."""
 
     solvers = ("lkh", "pyvrp", "ortools", "insertion")
+    large_solver = "ils"
     is_plain = True
 
     def formulate(self, env: Any, instance: Instance) -> RoutingProblem:
