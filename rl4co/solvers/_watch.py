@@ -41,7 +41,7 @@ class Watch:
         """Watches over what the block calls."""
         token = _WATCH.set(self)
         try:
-            with _heeding(self.stop):
+            with heeding(self.stop):
                 yield self
         finally:
             _WATCH.reset(token)
@@ -57,7 +57,7 @@ def is_stopped() -> bool:
 
 
 @contextlib.contextmanager
-def _heeding(stop: threading.Event) -> Iterator[None]:
+def heeding(stop: threading.Event) -> Iterator[None]:
     """What the block calls is stopped by one more event."""
     token = _STOPS.set((*_STOPS.get(), stop))
     try:
@@ -70,7 +70,7 @@ def _heeding(stop: threading.Event) -> Iterator[None]:
 def stop_on_error() -> Iterator[None]:
     """Threads that the block has started, with a copy of its context, stop if it fails."""
     stop = threading.Event()
-    with _heeding(stop):
+    with heeding(stop):
         try:
             yield
         except BaseException:  # Ctrl-C most of all

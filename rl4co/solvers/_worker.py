@@ -44,12 +44,14 @@ def main(target: str, parent: int) -> None:
             results.flush()
 
     publish_by(lambda result: send("so far", result))
-    jobs: queue.SimpleQueue[tuple[Any, ...]] = queue.SimpleQueue()
+    jobs: queue.SimpleQueue[bytes] = queue.SimpleQueue()
     threading.Thread(target=_listen, args=(sys.stdin.buffer, jobs), daemon=True).start()
     module, function = target.split(":")
     call = getattr(importlib.import_module(module), function)
     while True:
-        arguments = jobs.get()
+        # Unpickled here: it may import what the target imports, and not all packages bear that in
+        # two threads at the same time.
+        arguments = pickle.loads(jobs.get())
         send("begun", None)
         open_account()
         try:
@@ -68,21 +70,22 @@ def end_with(parent: int) -> None:
             os._exit(1)
 
 
-def _listen(stream: IO[bytes], jobs: queue.SimpleQueue[tuple[Any, ...]]) -> None:
+def _listen(stream: IO[bytes], jobs: queue.SimpleQueue[bytes]) -> None:
     """Takes jobs, and the wish to stop the current one; ends the process with the stream."""
     while True:
         try:
-            kind, arguments = pickle.load(stream)
-        except EOFError:
+            kind, job = pickle.load(stream)
+        except (EOFError, pickle.UnpicklingError):
             os._exit(0)  # nobody is left to read a result
-        except Exception:
-            traceback.print_exc()
-            os._exit(1)
         if kind == "stop":
             want_stop()
         else:
-            jobs.put(arguments)
+            jobs.put(job)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]))
+    try:
+        main(sys.argv[1], int(sys.argv[2]))
+    except BaseException:
+        traceback.print_exc()
+    os._exit(1)  # Python itself would wait for the thread that listens

@@ -125,7 +125,7 @@ class Worker:
         assert self._process.stdin is not None and self._process.stdout is not None
         try:
             with self._sending:
-                pickle.dump(("job", tuple(arguments)), self._process.stdin)
+                pickle.dump(("job", pickle.dumps(tuple(arguments))), self._process.stdin)
                 self._process.stdin.flush()
             kind = ""
             while kind != "done":
@@ -139,7 +139,7 @@ class Worker:
         if self._sending.acquire(blocking=False):
             try:
                 assert self._process.stdin is not None
-                pickle.dump(("stop", ()), self._process.stdin)
+                pickle.dump(("stop", b""), self._process.stdin)
                 self._process.stdin.flush()
             except OSError:
                 pass  # the worker has ended; so says its other pipe

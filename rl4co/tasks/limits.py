@@ -7,6 +7,7 @@ instance takes half a minute. Who has promised to be back takes the best solutio
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 
@@ -15,13 +16,13 @@ from contextvars import copy_context
 from typing import TypeVar
 
 from rl4co.core.errors import RL4COError, StoppedError
-from rl4co.solvers._watch import Watch
+from rl4co.solvers._watch import Watch, heeding
 
 T = TypeVar("T")
 
-#: Seconds beyond its time, start of processes included, after which work is left alone.
-GRACE = 2.0
-#: The same after the wish to stop.
+#: Seconds beyond its time, start of processes included, after which work is asked to stop.
+GRACE = 1.0
+#: Seconds after this, or after an interrupt, when it is left alone.
 STOP_GRACE = 1.2
 #: Seconds between two looks at the clock.
 _LOOK = 0.05
@@ -45,24 +46,28 @@ def attend(
     """
     results: list[T] = []
     errors: list[BaseException] = []
+    late = threading.Event()
 
     def run() -> None:
         try:
-            with watch.over():
+            with watch.over(), heeding(late):
                 results.append(accept(work()))
         except BaseException as error:
             errors.append(error)
 
     thread = threading.Thread(target=copy_context().run, args=(run,), daemon=True)
     thread.start()
-    end = float("inf") if seconds is None else time.perf_counter() + seconds + GRACE
-    asked = False
+    due = float("inf") if seconds is None else time.perf_counter() + seconds + GRACE
+    end = float("inf")
     while thread.is_alive() and time.perf_counter() < end:
         thread.join(_LOOK)
-        if watch.stop.is_set() and not asked:
-            asked, end = True, min(end, time.perf_counter() + STOP_GRACE)
+        if end == float("inf") and (watch.stop.is_set() or time.perf_counter() > due):
+            end = time.perf_counter() + STOP_GRACE
+            late.set()
     if errors and not isinstance(errors[0], StoppedError):
         raise errors[0]
+    if late.is_set() and not watch.stop.is_set():
+        watch.cuts.append(f"there was no end within {seconds:g} s; this is the best until then")
     if results:
         return results[0]
     if thread.is_alive():
@@ -71,16 +76,11 @@ def attend(
 
 
 def _offered(watch: Watch, seconds: float | None, accept: Callable[[T], T]) -> T:
-    """What the work has offered, with a word on why that has to do."""
+    """What the work has offered, if that will do."""
     if watch.best is not None:
-        try:
-            best = accept(watch.best())
-        except RL4COError:  # it breaks a constraint that the quick way knows nothing of
-            pass
-        else:
-            if not watch.stop.is_set():
-                watch.cuts.append(f"there was no end within {seconds:g} s; this is what there was")
-            return best
+        # It may break a constraint that a quick way to a solution knows nothing of.
+        with contextlib.suppress(RL4COError):
+            return accept(watch.best())
     if watch.stop.is_set():
         raise StoppedError("expected a solution, got an interrupt before there was one")
     raise StoppedError(
