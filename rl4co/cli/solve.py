@@ -226,6 +226,8 @@ class _Shares(NamedTuple):
         """
         if total is None:
             return cls(None, improve, polish)
+        if not total > 0:
+            raise ConfigError(f"expected a positive number of seconds, got {total:g}")
         if improves and improve is None:
             improve = total / 2
         later = (improve or 0.0) + (polish or 0.0)

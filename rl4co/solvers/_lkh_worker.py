@@ -21,6 +21,8 @@ import numpy.typing as npt
 #: Seconds beyond its time after which LKH ends its process, should nobody have done so. It does
 #: not let other threads of Python run, so these would not notice that the owner is gone.
 LAST_RESORT = 10.0
+#: A year, which is as good as for ever.
+LONG = 365.0 * 24 * 3600
 
 
 def solve_tour(
@@ -71,7 +73,7 @@ def solve_tour(
         if file is not None:
             parameters["INITIAL_TOUR_FILE"] = file
         settings = "".join(f"{key} = {value}\n" for key, value in parameters.items())
-        faulthandler.dump_traceback_later(left + LAST_RESORT, exit=True, file=nowhere)
+        faulthandler.dump_traceback_later(min(left, LONG) + LAST_RESORT, exit=True, file=nowhere)
         try:
             nodes = _elkai.solve_problem(settings, "\n".join(problem))
         finally:

@@ -13,9 +13,11 @@ import numpy as np
 from tensordict import TensorDictBase
 from torch import Tensor
 
+from rl4co.core.registry import SOLVERS
 from rl4co.envs.base import RL4COEnvBase
 from rl4co.envs.routing.cvrp.sweep import fill_vehicles, join_routes
-from rl4co.solvers._geometry import Geometry, as_actions, geometries, is_plain
+from rl4co.solvers._geometry import Geometry, as_actions, geometries
+from rl4co.solvers.formulations import Formulation, RoutingFormulation, formulation_of
 
 #: Bits of the coordinates on a space-filling curve.
 CURVE_BITS = 16
@@ -29,14 +31,16 @@ class QuickSolutions(NamedTuple):
 
 
 def quick_solutions(env: RL4COEnvBase, instances: TensorDictBase) -> QuickSolutions:
-    """Solutions of any routing problem."""
-    td = env.reset(instances)
-    if is_plain(env) and "locs" in td.keys():
+    """Solutions of any problem that solvers are made for, by the simplest one of these."""
+    td, formulation = env.reset(instances), formulation_of(env, Formulation)
+    if not isinstance(formulation, RoutingFormulation):
+        simple = SOLVERS[formulation.solvers[-1]]
+        return QuickSolutions(simple(env, td).actions, simple.name)
+    if formulation.is_plain and "locs" in td.keys():
         visits = [quick_visits(geometry) for geometry in geometries(env, td)]
         return QuickSolutions(as_actions(visits, td), "space-filling curve")
-    from rl4co.solvers.nearest_neighbor import nearest_neighbor
-
-    return QuickSolutions(nearest_neighbor(env, td).actions, "nearest neighbors")
+    simple = SOLVERS["nearest_neighbor"]
+    return QuickSolutions(simple(env, td).actions, simple.name)
 
 
 def quick_visits(geometry: Geometry) -> np.ndarray:

@@ -8,6 +8,7 @@ anything else, is killed, and what it has published until then is its result.
 
 from __future__ import annotations
 
+import functools
 import os
 import pickle
 import queue
@@ -32,8 +33,14 @@ STOP_GRACE = 0.8
 #: Seconds between two looks at the clock and at who might want a stop.
 _LOOK = 0.05
 
-#: Linux ends a process with the *thread* that started it, so one that stays starts all of them.
-_STARTER = ThreadPoolExecutor(1, thread_name_prefix="rl4co-starter")
+
+@functools.cache
+def _starter(pid: int) -> ThreadPoolExecutor:
+    """The thread that starts all workers of a process (a fork of it has none of its threads).
+
+    Linux ends workers with the *thread* that started them, so it has to be one that stays.
+    """
+    return ThreadPoolExecutor(1, thread_name_prefix="rl4co-starter")
 
 
 class Outcome(NamedTuple):
@@ -59,14 +66,18 @@ class Worker:
 
     def __init__(self, target: str) -> None:
         self.target = target
-        arguments = [sys.executable, "-m", "rl4co.solvers._worker", target, str(os.getpid())]
-        self._process: subprocess.Popen[bytes] = _STARTER.submit(
-            subprocess.Popen,
-            arguments,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env=_environment(),
-        ).result()
+        parent = os.getpid()
+        self._process: subprocess.Popen[bytes] = (
+            _starter(parent)
+            .submit(
+                subprocess.Popen,
+                [sys.executable, "-m", "rl4co.solvers._worker", target, str(parent)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                env=_environment(),
+            )
+            .result()
+        )
         self._sending = threading.Lock()
 
     @property

@@ -20,14 +20,13 @@ from torch import Tensor, nn
 
 from rl4co.core.errors import ConfigError, UnsupportedError
 from rl4co.core.neighbors import MAX_DENSE_NODES
-from rl4co.core.registry import ENVS, FORMULATIONS, LAYOUTS, SOLVERS
+from rl4co.core.registry import ENVS, LAYOUTS, SOLVERS
 from rl4co.data.formats import Published
 from rl4co.envs.base import RL4COEnvBase
 from rl4co.envs.improvement import ImprovementEnvBase, is_improvement
 from rl4co.envs.successors import successors_from_tour, tour_from_visits
 from rl4co.solvers._quick import quick_solutions
 from rl4co.solvers._watch import is_stopped, offer
-from rl4co.solvers.formulations import Formulation, RoutingFormulation
 from rl4co.tasks.evaluate import evaluate_policy
 from rl4co.tasks.load import load_policy
 
@@ -84,7 +83,7 @@ class BySolver:
         if start is not None:
             options["initial"] = instance.to_actions(start)
             offer(lambda: Answer(start, chosen.name))
-        elif issubclass(FORMULATIONS.get(env.name, Formulation), RoutingFormulation):
+        else:
             offer(lambda: _quick_answer(instance, env, exact, chosen.name))
         # What goes on from a solution may well be without chance, even if the start was not.
         if self.seed is not None and not (is_warm and "seed" not in chosen.options):
@@ -259,7 +258,8 @@ class ByImprovement:
         from rl4co.tasks.improve import improve
 
         seen = instance.as_problem(self.env.constructive_env.name)
-        options = {"steps": None if "seconds" in self.options else 1000, **self.options}
+        steps = None if "seconds" in self.options else 1000
+        options = {"steps": steps, "stop": is_stopped, **self.options}
         name = type(self.policy).__name__.removesuffix("Policy")
         if self.start is not None:
             first = self.start(instance)
@@ -270,7 +270,7 @@ class ByImprovement:
         if self.start is not None:
             offer(lambda: first._replace(solver=name))
         with self._lock:  # one policy, however many files are worked on
-            result = improve(self.policy, self.env, td, stop=is_stopped, **options)
+            result = improve(self.policy, self.env, td, **options)
         solution = seen.from_actions(result.actions)
         # The policy sees distances that are not rounded; what counts are those of the instance.
         if self.start is not None and seen.objective(first.solution) < seen.objective(solution):

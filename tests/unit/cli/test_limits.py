@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import itertools
 import json
 import os
 import random
@@ -223,40 +222,50 @@ def test_limit_of_search_and_polish(tmp_path):
 # ---------------------------------------------------------------- signals
 
 
-def test_interrupts_give_the_best_solution(tmp_path):
-    """Printed, written and marked, at once, with the exit code of the signal; for all solvers."""
-    routes, tour = write_vrp(tmp_path, 200), write_tsp(tmp_path, 318)
-    model = save_policy(tmp_path)
-    cases: dict[str, tuple[object, ...]] = {
-        "pyvrp": (routes, "--solver", "pyvrp"),
-        "ortools": (routes, "--solver", "ortools"),
-        "ils": (tour, "--solver", "ils"),
-        "lkh": (tour, "--solver", "lkh"),
-        "cpsat": (write_shop(tmp_path, 20),),
-        "eas_lay": (write_tsp(tmp_path, 40), "--model", model, "--search", "eas_lay"),
-    }
-    numbers = dict(zip(cases, itertools.cycle([signal.SIGINT, signal.SIGTERM]), strict=False))
-    with contextlib.ExitStack() as stack:
-        commands = {}
-        for name, arguments in cases.items():
-            options: tuple[object, ...] = ("--max-runtime", 100, "--out", tmp_path / f"{name}.json")
-            options += () if name == "pyvrp" else ("--json",)
-            commands[name] = stack.enter_context(running("solve", *arguments, *options))
-        for command in commands.values():
+def check_written(file: Path, written: Path, result: dict[str, Any]) -> None:
+    """A valid solution is on disk, and marked and priced in the JSON."""
+    instance = read_instance(file)
+    solution = instance.read_solution(written)
+    instance.check(solution)
+    assert result["interrupted"], file
+    assert result["objective"] == pytest.approx(instance.objective(solution))
+
+
+def test_ctrl_c_gives_the_best_solutions(tmp_path):
+    """Of PyVRP, LKH, CP-SAT and iterated local search: written, marked, at once, exit code 130."""
+    files = [write_vrp(tmp_path, 200), write_tsp(tmp_path, 318), write_shop(tmp_path, 20)]
+    files.append(write_tsp(tmp_path, 6000))
+    out = tmp_path / "out"
+    options = ("--max-runtime", 100, "--procs", 4, "--out", out, "--json")
+    with running("solve", *files, *options) as command:
+        command.wait_until(lambda pid: len(children(pid)) == 3)
+        output, messages = command.interrupt(signal.SIGINT)
+    assert command.process.returncode == 130, messages
+    for file, result in zip(files, json.loads(output)["results"], strict=True):
+        (written,) = out.glob(f"{file.stem}.*")
+        check_written(file, written, result)
+
+
+def test_sigterm_gives_the_best_solution(tmp_path):
+    """Of OR-Tools, printed for people, and of a search that adapts a model; exit code 143."""
+    routes, tour = write_vrp(tmp_path, 200), write_tsp(tmp_path, 40)
+    search = ("--model", save_policy(tmp_path), "--search", "eas_lay", "--iterations", 9999)
+    places = tmp_path / "vrp.sol", tmp_path / "tsp.tour"
+    with (
+        running(
+            "solve", routes, "--solver", "ortools", "--max-runtime", 100, "-o", places[0]
+        ) as one,
+        running("solve", tour, *search, "-o", places[1], "--json") as other,
+    ):
+        for command in (one, other):
             command.wait_until(is_solving)
-        ends = {name: command.interrupt(numbers[name]) for name, command in commands.items()}
-    for name, (output, messages) in ends.items():
-        assert commands[name].process.returncode == 128 + numbers[name], (name, output, messages)
-        instance = read_instance(str(cases[name][0]))
-        written = instance.read_solution(tmp_path / f"{name}.json")
-        instance.check(written)
-        if name == "pyvrp":
-            assert "interrupted" in output and "Route #1" in output
-            assert "interrupted; this is the best solution so far" in messages
-        else:
-            (result,) = json.loads(output)["results"]
-            assert result["interrupted"] and result["solver"] == name
-            assert result["objective"] == pytest.approx(instance.objective(written))
+        ends = [command.interrupt(signal.SIGTERM) for command in (one, other)]
+    for command, (_, messages) in zip((one, other), ends, strict=True):
+        assert command.process.returncode == 143, messages
+    assert "interrupted" in ends[0][0] and "Route #1" in ends[0][0]
+    assert "interrupted; this is the best solution so far" in ends[0][1]
+    assert places[0].read_text().startswith("Route #1")
+    check_written(tour, places[1], json.loads(ends[1][0])["results"][0])
 
 
 def test_no_solver_survives_its_parent(tmp_path):
