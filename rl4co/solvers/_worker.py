@@ -72,15 +72,15 @@ def end_with(parent: int) -> None:
 
 def _listen(stream: IO[bytes], jobs: queue.SimpleQueue[bytes]) -> None:
     """Takes jobs, and the wish to stop the current one; ends the process with the stream."""
-    while True:
-        try:
+    try:
+        while True:
             kind, job = pickle.load(stream)
-        except (EOFError, pickle.UnpicklingError):
-            os._exit(0)  # nobody is left to read a result
-        if kind == "stop":
-            want_stop()
-        else:
-            jobs.put(job)
+            if kind == "stop":
+                want_stop()
+            else:
+                jobs.put(job)
+    finally:
+        os._exit(0)  # nobody is left to read a result
 
 
 if __name__ == "__main__":

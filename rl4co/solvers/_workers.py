@@ -8,7 +8,6 @@ anything else, is killed, and what it has published until then is its result.
 
 from __future__ import annotations
 
-import functools
 import os
 import pickle
 import queue
@@ -32,15 +31,22 @@ GRACE = 1.0
 STOP_GRACE = 0.8
 #: Seconds between two looks at the clock and at who might want a stop.
 _LOOK = 0.05
+#: Seconds in which an idle or killed worker has certainly ended.
+_PATIENCE = 5.0
+
+_lock = threading.Lock()
+_starters: dict[int, ThreadPoolExecutor] = {}
 
 
-@functools.cache
 def _starter(pid: int) -> ThreadPoolExecutor:
     """The thread that starts all workers of a process (a fork of it has none of its threads).
 
     Linux ends workers with the *thread* that started them, so it has to be one that stays.
     """
-    return ThreadPoolExecutor(1, thread_name_prefix="rl4co-starter")
+    with _lock:
+        if pid not in _starters:
+            _starters[pid] = ThreadPoolExecutor(1, thread_name_prefix="rl4co-starter")
+        return _starters[pid]
 
 
 class Outcome(NamedTuple):
@@ -122,7 +128,8 @@ class Worker:
                 asked, end = True, min(end, time.perf_counter() + min(STOP_GRACE, grace))
                 self._ask_to_stop()
         self._process.kill()
-        talk.join()  # until the pipe is empty
+        self._process.wait()
+        talk.join(_PATIENCE)  # until the pipe is empty
         while not messages.empty():
             kind, content = messages.get()
             if kind == "done":  # at the last moment
@@ -187,7 +194,11 @@ class Worker:
                     pipe.close()
                 except BrokenPipeError:
                     continue
-        self._process.wait()
+        try:
+            self._process.wait(_PATIENCE)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
 
 
 def _environment() -> dict[str, str]:
