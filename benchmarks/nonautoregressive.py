@@ -1,6 +1,7 @@
 """Non-autoregressive methods and their classical counterparts: quality and time.
 
     python -m benchmarks.nonautoregressive colony --weights gfacs_tsp200.npz --instances tsp200.npz
+    python -m benchmarks.nonautoregressive temperature --weights W --instances tsp500.npz
     python -m benchmarks.nonautoregressive step                     # seconds of a training step
     python -m benchmarks.nonautoregressive deepaco --minutes 30     # mean ant on TSP100
     python -m benchmarks.nonautoregressive reviser --size 20 --minutes 60 --out revisers/20
@@ -17,9 +18,9 @@ import json
 import resource
 import time
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -27,8 +28,10 @@ import torch
 from rich.console import Console
 from rich.table import Table
 from tensordict import TensorDict
+from torch import Tensor
 
 from benchmarks.trainings import Limit, fit
+from rl4co.core.graphs import CandidateGraph
 from rl4co.core.rng import derive_generator
 from rl4co.decoding.ant_colony import AntColony, ColonyConfig, inverse_distances
 from rl4co.envs import get_env
@@ -38,29 +41,50 @@ from rl4co.models.zoo.deepaco import ant_rewards
 
 Rows = list[dict[str, Any]]
 
+#: Those of the paper.
+TEMPERATURES = (0.05, 0.1, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0)
+
+
+class Contender(NamedTuple):
+    """Edges that ants follow, and where they come from."""
+
+    name: str
+    graph: CandidateGraph
+    heuristic: Tensor
+    seconds: float
+
+
+def read_state(options: argparse.Namespace) -> Any:
+    """The first instances of a file of TSPs, after reset."""
+    locs = torch.from_numpy(np.load(options.instances, allow_pickle=False)["locs"])
+    locs = locs[: options.count]
+    return get_env("tsp").reset(TensorDict({"locs": locs}, batch_size=[len(locs)]))
+
+
+def contenders(td: Any, options: argparse.Namespace) -> Iterator[Contender]:
+    """A network's weights, if some are given, and inverse distances."""
+    degree = options.k_sparse or td["locs"].shape[1] // 10
+    if options.weights:
+        policy = gfacs.load_original_weights(options.weights, "tsp", degree)
+        began = time.process_time()
+        with torch.no_grad():
+            hidden = policy.edge_weights(td)
+        yield Contender("net", hidden.graph, hidden.weights, time.process_time() - began)
+    began = time.process_time()
+    yield Contender("1/d", *inverse_distances(td, degree), time.process_time() - began)
+
 
 def colony(options: argparse.Namespace) -> Rows:
     """Ants with a network's weights, ants with 1/d, and iterated local search."""
-    locs = torch.from_numpy(np.load(options.instances, allow_pickle=False)["locs"])
-    locs = locs[: options.count]
-    env = get_env("tsp")
-    td = env.reset(TensorDict({"locs": locs}, batch_size=[len(locs)]))
-    degree = options.k_sparse or locs.shape[1] // 10
+    env, td = get_env("tsp"), read_state(options)
     config = ColonyConfig(
         n_ants=options.ants, variant="balanced", guided_rounds=options.guided_rounds
     )
     rows: Rows = []
-    weights = options.weights and gfacs.load_original_weights(options.weights, "tsp", degree)
-    for name in ("net", "1/d") if weights else ("1/d",):
+    for name, graph, heuristic, seconds in contenders(td, options):
         began = time.process_time()
-        if name == "net":
-            with torch.no_grad():
-                hidden = weights.edge_weights(td)
-            ants = AntColony(env, td, hidden.graph, hidden.weights, config)
-        else:
-            ants = AntColony(env, td, *inverse_distances(td, degree), config)
-        result = ants.run(options.iterations)
-        seconds = (time.process_time() - began) / len(locs)
+        result = AntColony(env, td, graph, heuristic, config).run(options.iterations)
+        seconds = (seconds + time.process_time() - began) / len(td)
         rows.append(
             {
                 "method": f"ants, {name}",
@@ -72,12 +96,27 @@ def colony(options: argparse.Namespace) -> Rows:
         )
     began = time.process_time()
     _, costs = env.solve(td, solver="ils", max_runtime=rows[0]["seconds"])
-    seconds = (time.process_time() - began) / len(locs)
+    seconds = (time.process_time() - began) / len(td)
     rows.append({"method": "ils", "cost": float(costs.double().mean()), "seconds": seconds})
     if options.best:
-        best = float(np.load(options.best, allow_pickle=False)["cost"][: len(locs)].mean())
+        best = float(np.load(options.best, allow_pickle=False)["cost"][: len(td)].mean())
         for row in rows:
             row["gap %"] = 100 * (row["cost"] / best - 1)
+    return rows
+
+
+def temperature(options: argparse.Namespace) -> Rows:
+    """Costs of ants that see the heuristic at other temperatures, $\\eta^{1 / \\tau}$."""
+    env, td = get_env("tsp"), read_state(options)
+    rows: Rows = [{"tau": tau} for tau in TEMPERATURES]
+    for name, graph, heuristic, _ in contenders(td, options):
+        for row in rows:
+            config = ColonyConfig(
+                n_ants=options.ants, variant="balanced", guided_rounds=options.guided_rounds,
+                beta=1 / row["tau"],
+            )  # fmt: skip
+            result = AntColony(env, td, graph, heuristic, config).run(options.iterations)
+            row[f"ants, {name}"] = -float(result.reward.double().mean())
     return rows
 
 
@@ -229,6 +268,7 @@ def scale(options: argparse.Namespace) -> Rows:
 
 COMMANDS: dict[str, Callable[[argparse.Namespace], Rows]] = {
     "colony": colony,
+    "temperature": temperature,
     "step": step,
     "deepaco": train_deepaco,
     "reviser": train_reviser,

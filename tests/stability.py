@@ -59,8 +59,10 @@ def run_tests(
     """Names of the tests that did not pass; "pytest" if it could not run them."""
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.xml"
+        workers = max(1, (os.cpu_count() or 1) // threads)
         command = [
             sys.executable, "-m", "pytest", "-q", "--tb=short", "-p", "no:cacheprovider",
+            "-n", str(workers) if workers > 1 else "0",
             "-m", arguments.marker, f"--seed-shift={shift}", f"--measured={measured}",
             f"--junit-xml={report}", *arguments.pytest_arguments,
         ]  # fmt: skip
@@ -73,7 +75,8 @@ def run_tests(
         result = subprocess.run(
             command,
             cwd=REPOSITORY,
-            env={**inherited, **counts, **ROADS[road]},
+            # Threads that wait do not take the time of others on a busy machine.
+            env={**inherited, **counts, "OMP_WAIT_POLICY": "PASSIVE", **ROADS[road]},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,

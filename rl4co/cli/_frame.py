@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 import sys
+import warnings
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Annotated, Any, TypeVar
 
 import typer
@@ -79,6 +81,18 @@ def print_error(error: Exception, json_output: bool) -> None:
         print(json.dumps({"error": {"type": type(error).__name__, "message": str(error)}}))
     else:
         stderr().print(str(error), style="red", markup=False, highlight=False)
+
+
+@contextlib.contextmanager
+def warnings_in_lines() -> Iterator[None]:
+    """Warnings about what a user gave as one line each, without the place in the code."""
+
+    def print_line(message: Warning | str, *_: object, **__: object) -> None:
+        stderr().print(f"warning: {message}", style="yellow", markup=False, highlight=False)
+
+    with warnings.catch_warnings():
+        warnings.showwarning = print_line
+        yield
 
 
 def stderr() -> Any:

@@ -20,7 +20,7 @@ from rl4co.cli._frame import (
     print_error,
     reports_errors,
     show,
-    stderr,
+    warnings_in_lines,
 )
 from rl4co.cli._interrupts import catch_interrupts
 from rl4co.cli._options import (
@@ -126,6 +126,9 @@ def solve(
     rounding: Annotated[
         str | None, typer.Option(help="Rounding of distances: exact, nearest, ...")
     ] = None,
+    vehicles: Annotated[
+        int | None, typer.Option(help="Most routes of a solution, whatever the file says.")
+    ] = None,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -160,12 +163,13 @@ def solve(
     way.check()
     if polish_solver is not None and polish is None:
         raise ConfigError("expected --polish SECONDS with --polish-solver, got none")
-    reading = {"column": column, "rounding": rounding, **_reference(best_known)}
+    reading = {
+        "column": column, "rounding": rounding, "vehicles": vehicles, **_reference(best_known),
+    }  # fmt: skip
     from rl4co.tasks.solve import BySolver, Failed, list_files, solve_files
 
     instances = list_files(files)
     output = _Output(out, render, instances)
-    output.check(reading)
     if len(instances) > 1 and isinstance(reading.get("best_known"), float):
         raise ConfigError(
             f"expected a table as --best-known of {len(instances)} files, got one value; "
@@ -174,7 +178,8 @@ def solve(
     shown = not json_output and sys.stderr.isatty()
     # Two progress bars would be in each other's way: one file has that of its steps.
     steps_shown = shown and improve is not None and len(instances) == 1
-    with catch_interrupts() as interrupt:
+    with warnings_in_lines(), catch_interrupts() as interrupt:
+        output.check(reading)
         outcomes = solve_files(
             instances,
             way.approach(device, steps_shown),
@@ -431,21 +436,7 @@ def _report(outcomes: list[Outcome], json_output: bool) -> int:
         _show_solution(outcomes[0])
     else:
         _show_table(outcomes)
-    if not json_output:
-        _show_cuts(outcomes)
     return SOME_FAILED if failed else 0
-
-
-def _show_cuts(outcomes: list[Outcome]) -> None:
-    """Says on stderr what is less than was asked for."""
-    from rl4co.tasks.solve import Solved
-
-    for outcome in outcomes:
-        if isinstance(outcome, Solved):
-            best = ("interrupted; this is the best solution so far",) if outcome.interrupted else ()
-            for text in (*best, *outcome.cuts):
-                line = f"{outcome.instance.name}: {text}"
-                stderr().print(line, style="yellow", markup=False, highlight=False)
 
 
 def _show_solution(solved: Solved) -> None:
@@ -462,11 +453,14 @@ def _show_solution(solved: Solved) -> None:
     if solved.lower_bound is not None:
         remark = f", so the {kind} is optimal" if solved.is_optimal else ""
         facts["lower bound"] = f"{format_value(instance, solved.lower_bound)}{remark}"
+    facts |= instance.facts(solved.solution)
     remark = ", interrupted" if solved.interrupted else ""
     facts |= {"found by": solved.solver, "time": f"{solved.seconds:.2f} s{remark}"}
     show(
         f"{instance.name} ({instance.problem}, {instance.size_text})", ("", "value"), facts.items()
     )
+    for remark in solved.remarks:
+        print(f"Remark: {remark}.")
     for line in instance.lines(solved.solution):
         print(line)
 
@@ -498,6 +492,9 @@ def _show_table(outcomes: list[Outcome]) -> None:
         tuple(columns[k] for k in used),
         [tuple(row[k] for k in used) for row in rows],
     )
+    for outcome in outcomes:
+        for remark in () if isinstance(outcome, Failed) else outcome.remarks:
+            print(f"Remark on {outcome.file.name if unique else outcome.file}: {remark}.")
 
 
 def _percent(gap: float | None) -> str:
@@ -524,6 +521,6 @@ def _record(outcome: Outcome) -> dict[str, Any]:
         "lower_bound": outcome.lower_bound,
         "optimal": outcome.is_optimal,
         "interrupted": outcome.interrupted,
-        "cuts": list(outcome.cuts),
+        "remarks": outcome.remarks,
         **instance.record(outcome.solution),
     }

@@ -66,6 +66,10 @@ class InvalidSolutionError(RL4COError, ValueError):
         )
 
 
+class NoSolutionError(RL4COError, RuntimeError):
+    """An instance for which no valid solution was found, or for which there is none."""
+
+
 class InvalidActionError(RL4COError, ValueError):
     """An action that the mask forbids, or a state in which every action is forbidden."""
 

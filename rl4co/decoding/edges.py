@@ -22,8 +22,7 @@ from rl4co.core.ops import gather_points, get_distance
 from rl4co.decoding.rollout import decode, expand_solutions, walk
 from rl4co.decoding.strategies import Sampling
 from rl4co.envs.base import RL4COEnvBase, State
-from rl4co.envs.hooks import keeps_rules
-from rl4co.envs.routing.tsp.env import TSP_RULES
+from rl4co.envs.routing.tsp.ants import ANTS as TOURS
 
 #: Weight of every allowed action beside its edge's: what is not a candidate is nearly impossible.
 EPSILON = 1e-10
@@ -178,7 +177,7 @@ def edge_log_likelihood(
 
     Arguments are those of :func:`walk_log_likelihood`.
     """
-    if not graph.has_hub and keeps_rules(env, TSP_RULES):
+    if not graph.has_hub and TOURS.applies(env, state):
         return tour_log_likelihood(graph, weights, actions, rule)
     return walk_log_likelihood(env, state, graph, weights, actions, rule)
 

@@ -22,20 +22,6 @@ if TYPE_CHECKING:
 State = dict[str, Tensor]
 
 
-def keeps_rules(env: object, rules: Mapping[str, object]) -> bool:
-    """Whether an environment still has the hooks that a class was defined with.
-
-    Compiled loops that repeat the rules of a problem ask this first; who overrides or patches a
-    rule gets what that rule says.
-
-    Args:
-        env: Environment.
-        rules: Name of a hook → the function, noted right after the definition of the class.
-    """
-    own = vars(env)
-    return all(getattr(type(env), name) is rule and name not in own for name, rule in rules.items())
-
-
 class ProblemHooks:
     """What a problem is made of; the methods behind `step_bounds` are optional capabilities."""
 

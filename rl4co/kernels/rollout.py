@@ -5,21 +5,18 @@ fetching the keys of every instance from memory once more. Here an instance is s
 while its keys are in the cache.
 
 A loop repeats the rules of a problem, so it stands in the problem's folder (`compiled.py`) as a
-:class:`RolloutKernel` that names the functions it mirrors. If any of them is not the one that was
-mirrored (an edited file, a patched method, a subclass), if a part of the decoder was touched, or if
-the state was changed after `reset`, there is no result and the decode loop goes its plain way.
+:class:`RolloutKernel` that names the functions it mirrors (:mod:`rl4co.kernels.mirror`). If other
+rules run, if a part of the decoder was touched, or if the state was changed after `reset`, there is
+no result and the decode loop goes its plain way.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import functools
-import hashlib
 import importlib
-import inspect
-import warnings
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from importlib.util import find_spec
 from typing import Any
 
@@ -31,6 +28,7 @@ from torch import Tensor
 from rl4co.core.registry import ENVS
 from rl4co.kernels.compile import CompiledFunction
 from rl4co.kernels.decision import Solutions, Weights, make_scratch
+from rl4co.kernels.mirror import Mirror
 from rl4co.kernels.switch import are_enabled
 from rl4co.kernels.threads import run_in_chunks
 from rl4co.kernels.untouched import is_untouched
@@ -46,18 +44,12 @@ class RolloutKernel:
         loop: Called with (rules, weights, scratch, solutions, S, start, stop) for rows
             `start`..`stop`.
         rules: (environment, fresh state `[B, ...]`) → tensors that the loop's rules need.
-        fresh: State keys → their value right after `reset`.
-        mirrors: Methods of the environment that the loop repeats.
-        context: Context embedding that the loop repeats, as "module:class".
-        fingerprint: Of the sources of all of these, see :func:`fingerprint`.
+        mirror: What the loop repeats.
     """
 
     loop: CompiledFunction
     rules: Callable[[Any, State], tuple[Tensor, ...]]
-    fresh: Mapping[str, int]
-    mirrors: tuple[str, ...]
-    context: str
-    fingerprint: str
+    mirror: Mirror
 
 
 def roll_out(
@@ -85,7 +77,7 @@ def roll_out(
     kernel = _find_kernel(env.name) if are_enabled() else None
     if kernel is None or not _fits(kernel, env, decoder, cache, strategy):
         return None
-    if not _mirrors(kernel, env) or not _is_fresh(kernel, env, state, starts):
+    if not kernel.mirror.holds(env) or not _is_fresh(kernel, env, state, starts):
         return None
     batch, num_solutions, num_nodes = state["action_mask"].shape
     rows, most = batch * num_solutions, env.step_bounds(state)[1]
@@ -168,7 +160,7 @@ def _fits(kernel: RolloutKernel, env: Any, decoder: Any, cache: Any, strategy: A
         and decoder.dynamic_embedding is None
         and pointer.mask_inner
         and pointer.has_default_attention
-        and _name(type(context)) == kernel.context
+        and _name(type(context)) == kernel.mirror.context
         and context.project_context.bias is None
         and type(strategy).__name__ in ("Greedy", "Sampling")
         and strategy.mask_logits
@@ -180,54 +172,11 @@ def _fits(kernel: RolloutKernel, env: Any, decoder: Any, cache: Any, strategy: A
 
 def _is_fresh(kernel: RolloutKernel, env: Any, state: State, starts: Tensor | None) -> bool:
     """Whether the state is as `reset` gave it, and starts are actions that exist."""
-    mask = state["action_mask"]
-    if starts is not None and not bool(((starts >= 0) & (starts < mask.shape[-1])).all()):
+    num_actions = state["action_mask"].shape[-1]
+    if starts is not None and not bool(((starts >= 0) & (starts < num_actions)).all()):
         return False
-    if any(bool((state[key] != value).any()) for key, value in kernel.fresh.items()):
-        return False
-    first = {key: value[:, 0] for key, value in state.items()}
-    return torch.equal(mask[:, 0], env._action_mask(first))
-
-
-def _mirrors(kernel: RolloutKernel, env: Any) -> bool:
-    """Whether the rules that run are those that the loop repeats; a warning says if not."""
-    if fingerprint(kernel, env) == kernel.fingerprint:
-        return True
-    _warn_once(type(env).__name__, env.name)
-    return False
-
-
-@functools.cache
-def _warn_once(kind: str, name: str) -> None:
-    warnings.warn(
-        f"the rules of {kind} are not those that the compiled rollout of {name!r} was "
-        "written for, so solutions are made step by step, which is slower and does what your "
-        "rules say",
-        stacklevel=2,
-    )
-
-
-def fingerprint(kernel: RolloutKernel, env: Any) -> str:
-    """Of the sources of all functions that a loop mirrors, as they are in this environment."""
-    module, name = kernel.context.split(":")
-    context = getattr(importlib.import_module(module), name)
-    functions = [getattr(env, method) for method in kernel.mirrors]
-    functions += [getattr(context, method) for method in ("nodes", "features", "table_rows")]
-    return _digest(*(getattr(function, "__func__", function) for function in functions))
-
-
-@functools.cache
-def _digest(*functions: Callable[..., Any]) -> str:
-    return hashlib.sha256("\n".join(map(_source, functions)).encode()).hexdigest()[:16]
-
-
-def _source(function: Callable[..., Any]) -> str:
-    """The source of a function without comments, blank lines and indentation."""
-    try:
-        lines = [line.strip() for line in inspect.getsource(function).splitlines()]
-    except (OSError, TypeError):  # written in a console, or not in Python
-        return f"no source: {function!r}"
-    return "\n".join(line for line in lines if line and not line.startswith("#"))
+    # Before the first step, all solutions of an instance are in the same state.
+    return kernel.mirror.is_fresh(env, {key: value[:, 0] for key, value in state.items()})
 
 
 def _name(cls: type) -> str:

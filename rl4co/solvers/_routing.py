@@ -6,6 +6,7 @@ is over before a solver has any solution of a plain problem, there is a simple o
 
 from __future__ import annotations
 
+import dataclasses
 import time
 
 from collections.abc import Callable, Sequence
@@ -17,7 +18,14 @@ import torch
 from tensordict import TensorDictBase
 from torch import Tensor
 
-from rl4co.core.errors import RL4COError, StoppedError, UnsupportedError, format_indices
+from rl4co.core.errors import (
+    ConfigError,
+    NoSolutionError,
+    RL4COError,
+    StoppedError,
+    UnsupportedError,
+    format_indices,
+)
 from rl4co.core.neighbors import MAX_DENSE_NODES
 from rl4co.envs.base import RL4COEnvBase
 from rl4co.solvers._geometry import geometries, is_plain
@@ -51,6 +59,7 @@ def solve_routing(
     label: str,
     progress: bool | None,
     initial: Tensor | None = None,
+    max_vehicles: int | None = None,
 ) -> Tensor:
     """Solves all instances of a batch.
 
@@ -68,6 +77,7 @@ def solve_routing(
         label: Name of the solver for the progress bar and messages.
         progress: Whether to show a progress bar; None: if stderr is a terminal.
         initial: Valid solutions to begin with `[B, T]`; the result is not worse.
+        max_vehicles: Most routes of a solution; None: as many as the problem has vehicles.
 
     Returns:
         Actions `[B, T]`.
@@ -76,6 +86,8 @@ def solve_routing(
     formulation = formulation_of(env, RoutingFormulation)
     refuse_dense(env, td, label)
     problems = formulate(env, td, formulation, obstacle, label)
+    if max_vehicles is not None:
+        problems = [limit_fleet(problem, max_vehicles) for problem in problems]
     prepared = [prepare(problem) for problem in problems]
     left = time_left(began, max_runtime, len(problems))
     jobs = [(problem, left, *arguments) for problem in prepared]
@@ -104,7 +116,7 @@ def solve_routing(
     if unsolved and is_stopped():
         raise StoppedError(f"expected a solution by {label}, got an interrupt before there was one")
     if unsolved:
-        raise RL4COError(
+        raise NoSolutionError(
             f"expected {label} to find a feasible solution of every {env.name} instance, got none "
             f"of instances {format_indices(unsolved)}; raise max_runtime or try another solver"
         )
@@ -156,6 +168,20 @@ def formulate(
         if reason is not None:
             raise UnsupportedError(f"{label} cannot solve this {env.name} instance: {reason}")
     return problems
+
+
+def limit_fleet(problem: RoutingProblem, max_vehicles: int) -> RoutingProblem:
+    """The problem with no more vehicles than these."""
+    if max_vehicles < 1:
+        raise ConfigError(f"expected max_vehicles of at least 1, got {max_vehicles}")
+    if len(problem.vehicles) > 1:
+        raise UnsupportedError(
+            f"expected vehicles of one kind to limit their number, got {len(problem.vehicles)} "
+            "kinds; leave out max_vehicles"
+        )
+    (fleet,) = problem.vehicles
+    fleet = dataclasses.replace(fleet, count=min(fleet.count, max_vehicles))
+    return dataclasses.replace(problem, vehicles=(fleet,))
 
 
 def time_left(began: float, max_runtime: float, num_instances: int) -> float:

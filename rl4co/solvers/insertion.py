@@ -7,12 +7,14 @@ Deliveries of the SDVRP are not split; prizes of the SPCTSP are known in advance
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 
 from tensordict import TensorDictBase
 from torch import Tensor
 
-from rl4co.core.errors import RL4COError
+from rl4co.core.errors import NoSolutionError
 from rl4co.envs.base import RL4COEnvBase
 from rl4co.envs.routing.cvrp.insertion import cheapest_insertion
 from rl4co.solvers._base import register_solver
@@ -30,6 +32,7 @@ def insertion(
     max_runtime: float,
     num_procs: int,
     progress: bool | None = None,
+    max_vehicles: int | None = None,
 ) -> Tensor:
     """Solutions by cheapest insertion; the same instances give the same solutions.
 
@@ -41,16 +44,17 @@ def insertion(
             but the capacity need no limit: compiled loops build 35,000 customers in about a second.
         num_procs: Instances solved at the same time, each in its own process (or thread).
         progress: Whether to show a progress bar; None: if stderr is a terminal.
+        max_vehicles: Most routes of a solution; None: any number.
 
     Returns:
         Actions `[B, T]`.
     """
     if is_plain(env) and "cost_matrix" not in td.keys():
         description = f"insertion ({env.name})"
+        insert = functools.partial(insert_cheaply, max_vehicles=max_vehicles)
         found = map_in_threads(
-            insert_cheaply, geometries(env, td), num_procs,
-            description=description, progress=progress,
-        )  # fmt: skip
+            insert, geometries(env, td), num_procs, description=description, progress=progress
+        )
         return as_actions(found, td)
     return solve_routing(
         env,
@@ -63,10 +67,11 @@ def insertion(
         num_procs=num_procs,
         label="insertion",
         progress=progress,
+        max_vehicles=max_vehicles,
     )
 
 
-def insert_cheaply(geometry: Geometry, note: Note) -> np.ndarray:
+def insert_cheaply(geometry: Geometry, note: Note, max_vehicles: int | None = None) -> np.ndarray:
     """Cheapest insertion of one instance: a tour from node 0 on, or routes."""
     if geometry.demand is None:
         nobody = np.zeros(len(geometry.points))
@@ -74,9 +79,14 @@ def insert_cheaply(geometry: Geometry, note: Note) -> np.ndarray:
         assert path is not None  # nothing limits a tour
         visits = np.append(0, path)
     else:
-        routes = cheapest_insertion(geometry.points, geometry.demand, geometry.limit)
+        routes = cheapest_insertion(
+            geometry.points, geometry.demand, geometry.limit, max_routes=max_vehicles
+        )
         if routes is None:
-            raise RL4COError("expected demands that fit a vehicle, got a larger one")
+            raise NoSolutionError(
+                f"expected insertion to find every customer a place in {max_vehicles} routes, got "
+                "none for one; try another solver"
+            )
         visits = routes
     note(geometry.cost(visits))
     return visits

@@ -36,6 +36,7 @@ def ortools(
     max_solutions: int | None = None,
     seed: int | None = None,
     progress: bool | None = None,
+    max_vehicles: int | None = None,
 ) -> Tensor:
     """Solutions by OR-Tools. With `max_solutions` the same arguments give the same solutions.
 
@@ -48,6 +49,7 @@ def ortools(
             counts. Guided local search never stops by itself.
         seed: Must be None: the search of OR-Tools is not random and takes no seed.
         progress: Whether to show a progress bar; None: if stderr is a terminal.
+        max_vehicles: Most routes of a solution; None: any number.
 
     Returns:
         Actions `[B, T]`.
@@ -72,4 +74,5 @@ def ortools(
         num_procs=num_procs,
         label="OR-Tools",
         progress=progress,
+        max_vehicles=max_vehicles,
     )

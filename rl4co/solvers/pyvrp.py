@@ -44,6 +44,7 @@ def pyvrp(
     seed: int = 0,
     progress: bool | None = None,
     initial: Tensor | None = None,
+    max_vehicles: int | None = None,
 ) -> Tensor:
     """Solutions by PyVRP. With `max_iterations` the same arguments give the same solutions.
 
@@ -56,6 +57,7 @@ def pyvrp(
         seed: Seed of PyVRP.
         progress: Whether to show a progress bar; None: if stderr is a terminal.
         initial: Solutions to begin with `[B, T]`; the result is not worse.
+        max_vehicles: Most routes of a solution; None: any number.
 
     Returns:
         Actions `[B, T]`.
@@ -84,6 +86,7 @@ def pyvrp(
         label="PyVRP",
         progress=progress,
         initial=initial,
+        max_vehicles=max_vehicles,
     )
 
 

@@ -25,6 +25,7 @@ from rl4co.data.formats import Published
 from rl4co.envs.base import RL4COEnvBase
 from rl4co.envs.improvement import ImprovementEnvBase, is_improvement
 from rl4co.envs.successors import successors_from_tour, tour_from_visits
+from rl4co.solvers._base import Solver
 from rl4co.solvers._quick import quick_solutions
 from rl4co.solvers._watch import is_stopped, offer
 from rl4co.tasks.evaluate import evaluate_policy
@@ -79,7 +80,7 @@ class BySolver:
             if self.solver
             else env.default_solver(warm_start=is_warm, large=is_large)
         )
-        options: dict[str, Any] = {}
+        options: dict[str, Any] = held_limits(instance.solver_options, chosen)
         if start is not None:
             options["initial"] = instance.to_actions(start)
             offer(lambda: Answer(start, chosen.name))
@@ -99,6 +100,11 @@ def _quick_answer(
     """A solution in place of the one that a solver did not find in time."""
     actions, method = quick_solutions(env, td)
     return Answer(instance.from_actions(actions), f"{method} in place of {solver}")
+
+
+def held_limits(limits: Mapping[str, int], solver: Solver) -> dict[str, Any]:
+    """Limits of an instance that a solver can hold, as its options; others need a look after."""
+    return {key: value for key, value in limits.items() if key in solver.options}
 
 
 @dataclasses.dataclass(frozen=True)

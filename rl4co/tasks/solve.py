@@ -25,6 +25,7 @@ from typing import Any, TypeAlias
 
 from rl4co.core.errors import ConfigError, RL4COError, StoppedError
 from rl4co.data.formats import Published, find_instances, read_instance
+from rl4co.data.formats.published import differs
 from rl4co.data.formats.write import require_writable
 from rl4co.solvers._parallel import Crew
 from rl4co.solvers._watch import Watch
@@ -38,6 +39,7 @@ from rl4co.tasks.approaches import (
     BySolver,
     environment_of,
 )
+from rl4co.tasks.infeasible import accept, explained
 from rl4co.tasks.limits import attend
 
 __all__ = [
@@ -120,6 +122,25 @@ class Solved:
         return max(known, default=None)
 
     @property
+    def remarks(self) -> list[str]:
+        """What was cut short, and what is odd about the result, in words."""
+        instance, best, bound = self.instance, self.instance.best_known, self.instance.lower_bound
+        found = [*self.cuts]
+        if self.interrupted:
+            found.append("interrupted; this is the best solution so far")
+        if best is not None and self.gap is not None and self.gap < 0 and differs(self.value, best):
+            found.append(
+                f"the {instance.value_name} is better than the best-known one: a new best "
+                "solution, unless that one is of another instance or by other rules (--rounding)"
+            )
+        if bound is not None and self.value < bound and differs(self.value, bound):
+            found.append(
+                f"the {instance.value_name} is below the lower bound {bound:.10g}, which is thus "
+                "of another instance or by other rules (--rounding)"
+            )
+        return found
+
+    @property
     def is_optimal(self) -> bool:
         """Whether the solution is known to be optimal, as its value meets a lower bound."""
         bound = self.lower_bound
@@ -162,7 +183,8 @@ def solve_file(
         limit: Seconds after which the best solution so far counts, polishing included, however long
             the approach would take; None: it ends when it ends.
         stop: Event that asks for the best solution so far.
-        reading: Arguments of `read_instance`: `best_known`, `solution`, `column`, `rounding`.
+        reading: Arguments of `read_instance`: `best_known`, `solution`, `column`, `rounding`,
+            `vehicles`.
     """
     instance = read_instance(path, **reading)
     if instance.published is None:
@@ -170,19 +192,14 @@ def solve_file(
         _ = instance.best_solution
     started = time.perf_counter()
     watch, chosen, start = Watch(stop), approach or BySolver(), None
-
-    def accept(answer: Answer) -> Answer:
-        instance.check(answer.solution)
-        return answer
-
     first_limit = limit if limit is None or polish is None else limit - polish.max_runtime
-    answer = attend(lambda: chosen(instance), watch, first_limit, accept)
+    valid = functools.partial(accept, instance)
+    with watch.over(), explained(instance, chosen):
+        answer = attend(lambda: chosen(instance), watch, first_limit, valid)
     if polish is not None and not watch.stop.is_set():
         left = limit and max(limit - (time.perf_counter() - started), LEAST_TIME)
-        answer, start = (
-            _polished(instance, answer, polish, watch, left, accept),
-            answer.solution,
-        )
+        first, start = answer, answer.solution
+        answer = _polished(instance, first, polish, watch, left, valid)
     seconds = time.perf_counter() - started
     return Solved(
         Path(path),

@@ -30,13 +30,17 @@ def test_commands(arguments: list[str], tmp_path: Path):
     assert numbers and all(np.isfinite(numbers))
 
 
-def test_colony(tmp_path: Path):
-    """Ants with 1/d and iterated local search on given instances."""
+def test_colony_and_its_temperatures(tmp_path: Path):
+    """Ants with 1/d and iterated local search on given instances; temperature 1 changes nothing."""
     locs = np.random.default_rng(0).random((2, 30, 2), dtype=np.float32)
     np.savez(tmp_path / "few.npz", locs=locs)
     options = ["--instances", str(tmp_path / "few.npz"), "--ants", "5", "--iterations", "2"]
     rows = nonautoregressive.main(["colony", *options])
     assert [row["method"] for row in rows] == ["ants, 1/d", "ils"]
+    swept = nonautoregressive.main(["temperature", *options])
+    costs = {row["tau"]: row["ants, 1/d"] for row in swept}
+    assert list(costs) == list(nonautoregressive.TEMPERATURES)
+    assert costs[1.0] == rows[0]["cost"]
 
 
 def test_instances_of_glop_follow_the_recipe():

@@ -4,6 +4,8 @@ Known sections: coordinates or a matrix, DEMAND_SECTION, DEPOT_SECTION, TIME_WIN
 SERVICE_TIME_SECTION, BACKHAUL_SECTION (amounts to fetch). Known keywords: CAPACITY, VEHICLES,
 DISTANCE (longest route), SERVICE_TIME (of every customer). DISTANCE together with a service time
 limits the duration of a route, services included: it becomes the time at which the depot closes.
+VEHICLES limits the number of routes. The number in a name (A-n32-k5) does not: it is what the total
+demand needs at least, and some best-known solutions have more routes.
 
 Distances are rounded as the literature on each set does, which the files do not say: to the nearest
 integer (EUC_2D of TSPLIB); to one decimal, cut off, for instances with time windows; not at all for
@@ -12,7 +14,9 @@ the sets CMT, Golden, Li and Tai. The argument `rounding` of the reader override
 
 from __future__ import annotations
 
+import difflib
 import re
+import warnings
 
 from typing import Any
 
@@ -30,6 +34,22 @@ SECTIONS = (
     "TIME_WINDOW_SECTION",
     "SERVICE_TIME_SECTION",
     "BACKHAUL_SECTION",
+)
+
+#: What a header may say; other keywords have no effect.
+KEYWORDS = (
+    "NAME",
+    "COMMENT",
+    "TYPE",
+    "DIMENSION",
+    "CAPACITY",
+    "VEHICLES",
+    "DISTANCE",
+    "SERVICE_TIME",
+    "EDGE_WEIGHT_TYPE",
+    "EDGE_WEIGHT_FORMAT",
+    "NODE_COORD_TYPE",
+    "DISPLAY_DATA_TYPE",
 )
 
 #: TYPE → whether routes end at their last customer. The sections say the rest.
@@ -50,10 +70,14 @@ TYPES = {
 #: Sets of CVRPLIB with real-valued distances, by the names of their instances.
 _REAL_VALUED = re.compile(r"(?:CMT|Golden_?|Li_?|Tai)\d+[a-d]?", re.IGNORECASE)
 
+#: Number of vehicles in the names of the sets A, B, E, F, M, P and X.
+_NUMBER_IN_NAME = re.compile(r"-k(\d+)$")
+
 
 def read_cvrplib(sections: Sections) -> BenchmarkInstance:
     """An instance from a `.vrp` file."""
     sections.refuse_others(SECTIONS)
+    _note_unknown(sections)
     name = sections.header.get("NAME", "") or sections.source.path.stem
     places = sections.places(_rounding(sections, name))
     labels = places.labels
@@ -78,19 +102,33 @@ def read_cvrplib(sections: Sections) -> BenchmarkInstance:
             section="DEMAND_SECTION",
         )
     costs = places.costs.take(order)
-    vehicles = sections.optional_number("VEHICLES")
+    in_name = _NUMBER_IN_NAME.search(name)
     return BenchmarkInstance(
         name=name,
         problem=name_problem(fields, costs),
         edge_costs=costs,
         coordinates=None if places.points is None else places.points[order],
         capacity=sections.number("CAPACITY"),
-        vehicles=None if vehicles is None else int(vehicles),
+        vehicles=_vehicles(sections),
+        nominal_vehicles=None if in_name is None else int(in_name[1]),
         labels=tuple(labels[place] for place in order),
         comment=sections.header.get("COMMENT", ""),
         source=sections.source.path,
         **fields,
     )
+
+
+def _note_unknown(sections: Sections) -> None:
+    """Warns of keywords that are read and then have no effect."""
+    for keyword, line in sections.header_lines.items():
+        if keyword not in KEYWORDS:
+            close = difflib.get_close_matches(keyword, KEYWORDS, n=1)
+            hint = f"did you mean {close[0]}?" if close else "it has no effect"
+            warnings.warn(
+                f"{sections.source.path}, line {line}: expected the keywords "
+                f"{', '.join(KEYWORDS)}, got {keyword!r}; {hint}",
+                stacklevel=2,
+            )
 
 
 def _rounding(sections: Sections, name: str) -> str | None:
@@ -100,6 +138,14 @@ def _rounding(sections: Sections, name: str) -> str | None:
     if "TIME_WINDOW_SECTION" in sections.rows:
         return "one_decimal"
     return "exact" if _REAL_VALUED.fullmatch(name) else "nearest"
+
+
+def _vehicles(sections: Sections) -> int | None:
+    if "VEHICLES" not in sections.header:
+        return None
+    line = sections.header_lines["VEHICLES"]
+    (number,) = sections.source.integers([sections.header["VEHICLES"]], line, "VEHICLES")
+    return number
 
 
 def _optional(sections: Sections, section: str, labels: tuple[str, ...]) -> Any:

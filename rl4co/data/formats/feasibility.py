@@ -82,15 +82,22 @@ def _visits(instance: BenchmarkInstance, routes: RouteList) -> Iterator[Violatio
         return
     if instance.layout.single_route and len(routes) > 1:
         yield Violation("there is one route", f"got {len(routes)}")
+    elif instance.vehicles is not None and len(routes) > instance.vehicles:
+        yield Violation(
+            f"the number of vehicles is at most {instance.vehicles}", f"{len(routes)} routes"
+        )
     twice = [node for node, count in counts.items() if count > 1]
     if twice:
         yield Violation(
-            "no node is visited twice", f"node {twice[0]} is visited {counts[twice[0]]} times"
+            "no node is visited twice",
+            f"{instance.name_of(twice[0])} is visited {counts[twice[0]]} times",
         )
     missing = [node for node in range(first, instance.num_nodes) if node not in counts]
     if missing and instance.prizes is None:
         others = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
-        yield Violation("every node is visited", f"node {missing[0]}{others} is missing")
+        yield Violation(
+            "every node is visited", f"{instance.name_of(missing[0])}{others} is missing"
+        )
 
 
 Finding = Iterator[tuple[str, str]]
@@ -110,10 +117,10 @@ def _loads(instance: BenchmarkInstance, route: Sequence[int], tolerance: float) 
         fetched = np.flatnonzero(backhaul[nodes] > 0)
         delivered = np.flatnonzero(demand[nodes] > 0)
         if len(fetched) and len(delivered) and fetched[0] < delivered[-1]:
-            late = nodes[delivered[-1]]
-            yield "linehauls come before backhauls", f"node {late} after {nodes[fetched[0]]}"
+            late, early = (instance.name_of(nodes[k]) for k in (delivered[-1], fetched[0]))
+            yield "linehauls come before backhauls", f"{late} after {early}"
     if load > capacity * (1 + tolerance):
-        yield "no load exceeds the capacity", f"load {load:g} of {capacity:g}"
+        yield "no load exceeds the capacity", f"load {load:.10g} of {capacity:.10g}"
 
 
 def _lateness(instance: BenchmarkInstance, route: Sequence[int], tolerance: float) -> Finding:
@@ -131,7 +138,7 @@ def _lateness(instance: BenchmarkInstance, route: Sequence[int], tolerance: floa
     for ride, node in zip(rides, stops[1:], strict=True):
         time = max(time + float(ride), float(windows[node, 0]))
         if time > windows[node, 1] + slack:
-            place = f"node {node} at {time:g} after {windows[node, 1]:g}"
+            place = f"{instance.name_of(node)} at {time:.10g} after {windows[node, 1]:.10g}"
             yield "service begins, and routes end, within the time windows", place
             return
         time += float(service[node]) if service is not None else 0.0
@@ -152,9 +159,11 @@ def _orders(instance: BenchmarkInstance, route: Sequence[int]) -> Finding:
     position = {node: k for k, node in enumerate(route)}
     for pickup, delivery in instance.pairs.tolist():
         if (pickup in position) != (delivery in position):
-            yield "one route has both pickup and delivery", f"not {pickup} and {delivery}"
+            ends = f"not {instance.name_of(pickup)} and {instance.name_of(delivery)}"
+            yield "one route has both pickup and delivery", ends
         elif pickup in position and position[pickup] > position[delivery]:
-            yield "every pickup precedes its delivery", f"{delivery} comes before {pickup}"
+            ends = f"{instance.name_of(delivery)} comes before {instance.name_of(pickup)}"
+            yield "every pickup precedes its delivery", ends
 
 
 def _fixed_edges(instance: BenchmarkInstance, routes: RouteList) -> Iterator[Violation]:

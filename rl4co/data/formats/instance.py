@@ -25,6 +25,7 @@ from rl4co.core.errors import (
 )
 from rl4co.data.formats.distances import EdgeCosts, FloatArray, IntArray
 from rl4co.data.formats.feasibility import TOLERANCE, find_violation
+from rl4co.data.formats.possible import require_possible
 from rl4co.data.formats.published import one_solution, relative_gap
 from rl4co.data.formats.route_texts import WRITERS
 from rl4co.data.formats.solutions import Solution, parse_solution, read_solution
@@ -42,6 +43,14 @@ _PER_NODE = {
     "time_windows": 2,
     "service_times": 0,
     "prizes": 0,
+}
+
+#: Fields of an instance about whose best solutions nothing is known.
+_NOTHING_KNOWN: dict[str, Any] = {
+    "published": None,
+    "lower_bound": None,
+    "solution_file": None,
+    "solution": None,
 }
 
 
@@ -69,7 +78,10 @@ class BenchmarkInstance:
         pairs: Pickups and their deliveries `[P, 2]`.
         fixed_edges: Edges that a tour must have `[E, 2]`.
         open_routes: Whether routes end at their last customer.
-        vehicles: Size of the fleet as the file gives it; the environments do not limit it.
+        vehicles: Most routes of a solution. Environments do not limit them: it is an option of
+            solvers (:attr:`solver_options`), and :meth:`check` holds solutions to it.
+        nominal_vehicles: A number of vehicles that limits nothing: Solomon's files give more than
+            enough, and CVRPLIB's names (`-k5`) what the total demand needs.
         labels: Names of the nodes in the file `[N]`.
         comment: What the file says about itself.
         source: The file.
@@ -95,6 +107,7 @@ class BenchmarkInstance:
     fixed_edges: IntArray | None = None
     open_routes: bool = False
     vehicles: int | None = None
+    nominal_vehicles: int | None = None
     labels: tuple[str, ...] = ()
     comment: str = ""
     source: Path | None = None
@@ -114,6 +127,13 @@ class BenchmarkInstance:
                 )
         if self.capacity is not None and not self.capacity > 0:
             raise InvalidInstanceError(f"expected a positive capacity, got {self.capacity:g}")
+        if self.vehicles is not None and self.vehicles < 1:
+            raise InvalidInstanceError(f"expected at least 1 vehicle, got {self.vehicles}")
+        if self.layout.single_route and (self.vehicles or 1) > 1:
+            raise InvalidInstanceError(
+                f"expected 1 vehicle in an instance of {self.problem}, whose solutions are one "
+                f"route, got {self.vehicles} (several drive with a demand and a capacity)"
+            )
         missing = [key for key in self.layout.requires if getattr(self, key) is None]
         if missing:
             raise InvalidInstanceError(
@@ -161,6 +181,27 @@ class BenchmarkInstance:
         """How solutions of the problem look, and what its environment wants."""
         return routing_layout(self.problem)
 
+    @property
+    def solver_options(self) -> dict[str, int]:
+        """Limits that the environment does not know, as options of solvers."""
+        if self.vehicles is None or self.layout.single_route:
+            return {}
+        return {"max_vehicles": self.vehicles}
+
+    def name_of(self, node: int) -> str:
+        """What people call a node: by its name, or its numbers in solutions and in the file."""
+        if self.layout.has_depot and node == 0:
+            return "the depot"
+        if self._has_names:
+            return f"{'customer' if self.layout.has_depot else 'node'} {self.labels[node]}"
+        is_same = not self.labels or self.labels[node] == str(node)
+        return f"node {node}" if is_same else f"node {node} ({self.labels[node]} in the file)"
+
+    @property
+    def _has_names(self) -> bool:
+        """Whether the file has names of nodes that are not just numbers."""
+        return not all(label.isdigit() for label in self.labels)
+
     @functools.cached_property
     def costs(self) -> FloatArray:
         """All costs `[N, N]`, row to column, rounded by the rule of the instance.
@@ -188,15 +229,20 @@ class BenchmarkInstance:
         Args:
             rounding: exact, nearest, up, down, one_decimal or next.
         """
-        costs = self.edge_costs.rounded(rounding)
         return dataclasses.replace(
-            self,
-            edge_costs=costs,
-            published=None,
-            lower_bound=None,
-            solution_file=None,
-            solution=None,
+            self, edge_costs=self.edge_costs.rounded(rounding), **_NOTHING_KNOWN
         )
+
+    def with_vehicles(self, vehicles: int) -> BenchmarkInstance:
+        """The same instance with another limit on routes.
+
+        What is known about its best solutions is forgotten, unless the best-known one keeps it.
+
+        Args:
+            vehicles: Most routes of a solution.
+        """
+        fits = self._found is not None and len(self._found.routes) <= vehicles
+        return dataclasses.replace(self, vehicles=vehicles, **({} if fits else _NOTHING_KNOWN))
 
     def as_problem(self, problem: str) -> BenchmarkInstance:
         """The same instance for the environment of a more general problem.
@@ -282,7 +328,7 @@ class BenchmarkInstance:
         """Best-known value: published, else that of the best-known solution; None if unknown."""
         if self.published is not None:
             return self.published
-        found = self._read_solution()
+        found = self._found
         if found is None:
             return None
         return self.objective(self._checked(found)) if found.value is None else found.value
@@ -295,8 +341,7 @@ class BenchmarkInstance:
             FileFormatError: The file with the solution is damaged, or the solution breaks a
                 constraint.
         """
-        found = self._read_solution()
-        return None if found is None else self._checked(found)
+        return None if self._found is None else self._checked(self._found)
 
     def read_solution(self, path: str | os.PathLike[str]) -> Routes:
         """A solution from a file in any format; refused if it breaks a constraint."""
@@ -311,21 +356,43 @@ class BenchmarkInstance:
         """Text of a file with a valid solution, by one of the suffixes."""
         return WRITERS[suffix](self, self.as_routes(routes))
 
+    def facts(self, routes: Routes) -> dict[str, str]:
+        """Vehicles, if the file has a number of them: whether it is a limit, or only named."""
+        nominal = self.nominal_vehicles
+        if self.vehicles is not None:
+            return {"vehicles": f"{len(routes)} of at most {self.vehicles}"}
+        if nominal is None:
+            return {}
+        place = "name" if self.name.endswith(f"-k{nominal}") else "file"
+        return {"vehicles": f"{len(routes)} ({nominal} in the {place}, which is no limit)"}
+
     def lines(self, routes: Routes) -> list[str]:
         """Routes as solution files call them: customers from 1; tours and words as in the file."""
-        named = not self.layout.has_depot or not all(label.isdigit() for label in self.labels)
+        named = not self.layout.has_depot or self._has_names
         texts = [" ".join(self.labels[n] if named else str(n) for n in route) for route in routes]
         if not self.layout.has_depot:
             return [f"Tour: {text}" for text in texts]
         return [f"Route #{number}: {text}" for number, text in enumerate(texts, start=1)]
 
     def record(self, routes: Routes) -> dict[str, Any]:
-        """Number of nodes, cost and routes."""
-        return {"nodes": self.num_nodes, "cost": self.cost(routes), "routes": routes}
+        """Number of nodes, cost and routes; also of vehicles, where there may be several."""
+        record: dict[str, Any] = {"nodes": self.num_nodes, "cost": self.cost(routes)}
+        if not self.layout.single_route:
+            record |= {"vehicles": len(routes), "max_vehicles": self.vehicles}
+        return {**record, "routes": routes}
+
+    @functools.cached_property
+    def _found(self) -> Solution | None:
+        """The best-known solution; warns if its file contradicts itself."""
+        found = self._read_solution()
+        if found is not None:
+            found.note_contradiction(self)
+        return found
 
     def _read_solution(self) -> Solution | None:
         if self.solution is not None and self.source is not None:
-            return Solution(Source.read(self.source), self.solution, self.published)
+            # Its value is its own: a better one may be known, and given beside it.
+            return Solution(Source.read(self.source), self.solution, None)
         if self.solution_file is None:
             return None
         return parse_solution(Source.read(self.solution_file), self)
@@ -352,7 +419,11 @@ class BenchmarkInstance:
 
         Args:
             normalize: Whether to scale.
+
+        Raises:
+            InvalidInstanceError: Some customer cannot be served, whatever the solution.
         """
+        require_possible(self)
         arrays = self.layout.to_arrays(self, normalize)
         dtype = torch.float32 if normalize else torch.float64
         tensors = {}

@@ -2,7 +2,8 @@
 
 A line `vehicles capacity speed` (the speed is not used), then a line for each node: number, x, y,
 demand (negative at deliveries), ready time, due date, service time, and the partner: its pickup (0
-at pickups), its delivery (0 at deliveries). Distances are real-valued.
+at pickups), its delivery (0 at deliveries). Distances are real-valued. The number of vehicles is no
+limit, as in Solomon's files.
 
 There is no environment for this problem: costs and the check of solutions are available.
 
@@ -48,7 +49,7 @@ def read_lilim(source: Source) -> BenchmarkInstance:
         time_windows=table[:, 4:6],
         service_times=table[:, 6],
         pairs=_pairs(source, table, rows[0][0]),
-        vehicles=int(head[0]),
+        nominal_vehicles=int(head[0]),
         labels=tuple(str(node) for node in range(len(table))),
         source=source.path,
     )

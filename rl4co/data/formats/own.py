@@ -29,7 +29,9 @@ JSON, one object; all keys but `coordinates` or `cost_matrix` are optional:
 | `max_length` | longest route; with `prizes`, longest tour | mtvrp, op |
 | `prizes` | what a visit is worth | op |
 | `pairs` | `[[pickup, delivery], ...]`, all customers in pairs | pdp |
-| `name`, `problem`, `comment`, `vehicles` | about the instance | any |
+| `vehicles` | most routes of a solution (default: any number) | cvrp, cvrptw, mtvrp |
+| `nodes` | names of all nodes | any |
+| `name`, `problem`, `comment` | about the instance | any |
 | `best_known`, `best_solution` | value, and routes without the depot | any |
 
 CSV, one line per node; other settings are in lines that begin with `#`:
@@ -90,6 +92,20 @@ SETTINGS: Mapping[str, tuple[type, ...]] = {
     "vehicles": (int,),
     "open_routes": (bool,),
     "best_solution": (list,),
+    "nodes": (list,),
+}
+
+#: What people write for a setting that holds or does not.
+TRUTHS: Mapping[str, bool] = {
+    **dict.fromkeys(("true", "yes", "1"), True),
+    **dict.fromkeys(("false", "no", "0"), False),
+}
+
+#: Key → the one without which it would have no effect.
+NEEDS: Mapping[str, str] = {
+    "capacity": "demand",
+    "service_times": "time_windows",
+    "duration_matrix": "time_windows",
 }
 
 #: Column of a CSV file → key and position in its rows.
@@ -122,7 +138,12 @@ def read_csv(source: Source) -> BenchmarkInstance:
     rows: list[tuple[int, list[str]]] = []
     for number, line in enumerate(source.lines, start=1):
         if line.strip().startswith("#"):
-            fields.update(_setting(source, number, line.strip("# \t")))
+            setting = _setting(source, number, line.strip("# \t"))
+            if set(setting) & set(fields):
+                raise source.fault(
+                    "every setting once", f"a second {min(setting)}", CORRECT, line=number
+                )
+            fields.update(setting)
         elif line.strip():
             rows.append((number, [line]))
     if not rows:
@@ -149,7 +170,9 @@ def _setting(source: Source, number: int, text: str) -> dict[str, Any]:
     if kinds == (str,):
         return {key: word}
     if kinds == (bool,):
-        return {key: word.lower() in ("true", "yes", "1")}
+        if word.lower() not in TRUTHS:
+            raise source.fault("yes or no", repr(word), CORRECT, line=number, section=key)
+        return {key: TRUTHS[word.lower()]}
     value = source.numbers([word], number, key)[0]
     return {key: int(value) if value == int(value) else value}
 
@@ -164,6 +187,9 @@ def _columns(
         if name not in (*COLUMNS, "node", "delivery"):
             known = ("node", *COLUMNS, "delivery")
             raise _unknown_key(source, name, known, line=head_line, what="columns")
+    if len(set(names)) != len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise source.fault("every column once", f"{twice!r} twice", CORRECT, line=head_line)
     pieces: dict[str, list[Any]] = {}
     labels: list[str] = []
     deliveries: list[tuple[int, int, str]] = []
@@ -226,14 +252,16 @@ def _build(
     problem = settings.pop("problem", None) or name_problem(
         {**arrays, **settings, "pairs": pairs}, costs
     )
-    names = labels or tuple(str(node) for node in range(size))
+    problem = _known(source, "problem", problem, routing_layouts())
+    _refuse_ignored(source, {**arrays, **settings, "pairs": pairs}, problem)
+    names = labels or _names(source, settings.pop("nodes", None), size)
     duration = arrays.pop("duration_matrix", None)
     published, solution = settings.pop("best_known", None), settings.pop("best_solution", None)
     position = {int(node): k for k, node in enumerate(order)}
     try:
         return BenchmarkInstance(
             name=settings.pop("name", source.path.stem),
-            problem=_known(source, "problem", problem, routing_layouts()),
+            problem=problem,
             edge_costs=costs.take(order),
             pairs=orders,
             duration_matrix=None if duration is None else duration[np.ix_(order, order)],
@@ -246,6 +274,36 @@ def _build(
         )
     except InvalidInstanceError as error:
         raise source.fault("a complete instance", f"this fault: {error}", CORRECT) from error
+
+
+def _refuse_ignored(source: Source, fields: Mapping[str, Any], problem: str) -> None:
+    """Raises for keys that would be read and then have no effect."""
+    layouts = routing_layouts()
+    known = layouts[problem].marks | layouts[problem].knows | set(layouts[problem].requires)
+    given = {key for key, value in fields.items() if value is not None and value is not False}
+    telling = {key for layout in layouts.values() for key in layout.marks | layout.knows}
+    for key in sorted(given & telling - known):
+        raise source.fault(
+            f"no {key} in an instance of {problem}, which does not know it",
+            key, "leave it out, or name another problem (or none)", section="problem",
+        )  # fmt: skip
+    for key, partner in NEEDS.items():
+        if key in given and partner not in given:
+            raise source.fault(
+                f"{partner} with {key}, which does nothing without", f"no {partner}",
+                f"give {partner}, or leave {key} out", section=key,
+            )  # fmt: skip
+
+
+def _names(source: Source, names: list[Any] | None, size: int) -> tuple[str, ...]:
+    """Names of the nodes, by default their numbers."""
+    if names is None:
+        return tuple(map(str, range(size)))
+    if len(set(map(str, names))) != size or not all(isinstance(name, str) for name in names):
+        raise source.fault(
+            f"{size} different texts, one for each node", repr(names)[:60], CORRECT, section="nodes"
+        )
+    return tuple(names)
 
 
 def _size(source: Source, fields: Mapping[str, Any]) -> int:

@@ -154,6 +154,11 @@ class BenchmarkMedian:
         """The size in words."""
         return f"{self.size} vertices, {self.num_facilities} facilities"
 
+    @property
+    def solver_options(self) -> dict[str, int]:
+        """None: the environment knows all limits."""
+        return {}
+
     @functools.cached_property
     def best_known(self) -> float | None:
         """Best-known value: published, that of the best-known solution, or in the table beside."""
@@ -219,6 +224,10 @@ class BenchmarkMedian:
     def gap(self, value: float) -> float:
         """How much worse a value is than the best-known one, relative to it (0.01 is 1 %)."""
         return relative_gap(self, value)
+
+    def facts(self, facilities: Facilities) -> dict[str, str]:
+        """None: the lines say it all."""
+        return {}
 
     def lines(self, facilities: Facilities) -> list[str]:
         """Vertices with a facility, numbered as in the file."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -19,6 +19,9 @@ from tensordict import TensorDict
 from torch import Tensor
 
 from rl4co.core.errors import ConfigError
+
+#: How far a number with all of its digits may be from a value, relative to it.
+VALUE_TOLERANCE = 1e-7
 
 
 class Published(Protocol):
@@ -74,6 +77,10 @@ class Published(Protocol):
     def best_solution(self) -> Any:
         """Best-known solution, None if there is none; refused if it breaks a constraint."""
 
+    @property
+    def solver_options(self) -> Mapping[str, int]:
+        """Limits that the environment does not know, as options of solvers."""
+
     # ---------------------------------------------------------------- solutions
 
     def objective(self, solution: Any) -> float:
@@ -89,6 +96,9 @@ class Published(Protocol):
 
     def gap(self, value: float) -> float:
         """How much worse a value is than the best-known one, relative to it."""
+
+    def facts(self, solution: Any) -> dict[str, str]:
+        """What is worth telling people about a solution besides its value."""
 
     def lines(self, solution: Any) -> list[str]:
         """A solution in words, for people."""
@@ -133,6 +143,13 @@ def relative_gap(instance: Published, value: float) -> float:
         )
     worse = best - value if instance.maximize else value - best
     return worse / abs(best) if worse else 0.0
+
+
+def differs(value: float, stated: float) -> bool:
+    """Whether a value is another one than a stated number, which may have fewer digits."""
+    digits = repr(stated).partition(".")[2]
+    last_digit = 1.0 if digits == "0" else 10.0 ** -len(digits)
+    return abs(value - stated) >= max(last_digit, VALUE_TOLERANCE * abs(value))
 
 
 def one_solution(actions: Tensor | Sequence[int]) -> Tensor:

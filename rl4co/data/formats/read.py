@@ -47,6 +47,7 @@ def read_instance(
     best_known: float | str | os.PathLike[str] | None = None,
     column: str | None = None,
     rounding: str | None = None,
+    vehicles: int | None = None,
 ) -> AnyInstance:
     """Reads the only instance of a file.
 
@@ -67,6 +68,7 @@ def read_instance(
         rounding: How to round distances instead of the format's own rule: exact, nearest, up, down
             or one_decimal. No solution beside the file is looked for then, as its value belongs to
             the other rule.
+        vehicles: Most routes of a solution, in place of what the file says.
 
     Raises:
         FileNotFoundError: There is no such file.
@@ -79,7 +81,12 @@ def read_instance(
         >>> instance.gap(instance.cost(routes))
     """
     instances = read_instances(
-        path, solution=solution, best_known=best_known, column=column, rounding=rounding
+        path,
+        solution=solution,
+        best_known=best_known,
+        column=column,
+        rounding=rounding,
+        vehicles=vehicles,
     )
     if len(instances) > 1:
         names = f"{instances[0].name} to {instances[-1].name}"
@@ -98,6 +105,7 @@ def read_instances(
     best_known: float | str | os.PathLike[str] | None = None,
     column: str | None = None,
     rounding: str | None = None,
+    vehicles: int | None = None,
 ) -> Sequence[AnyInstance]:
     """Reads all instances of a file; only Taillard's files and `.npy` arrays may have several.
 
@@ -107,6 +115,7 @@ def read_instances(
         best_known: See :func:`read_instance`; a value is for one instance only.
         column: See :func:`read_instance`.
         rounding: See :func:`read_instance`.
+        vehicles: See :func:`read_instance`.
     """
     instances = _parse(Path(path))
     if len(instances) > 1 and (solution is not None or isinstance(best_known, int | float)):
@@ -116,7 +125,18 @@ def read_instances(
         )
     if rounding is not None:
         instances = [instance.with_rounding(rounding) for instance in instances]
+    if vehicles is not None:
+        instances = [_with_vehicles(instance, vehicles) for instance in instances]
     return [_with_reference(each, solution, best_known, column) for each in instances]
+
+
+def _with_vehicles(instance: AnyInstance, vehicles: int) -> AnyInstance:
+    if not isinstance(instance, BenchmarkInstance):
+        raise ConfigError(
+            f"expected routes to limit the vehicles of, got {instance.name}, a {instance.problem}; "
+            "leave out the number of vehicles"
+        )
+    return instance.with_vehicles(vehicles)
 
 
 def _with_reference(

@@ -122,6 +122,11 @@ class BenchmarkShop:
         jobs, machines = self.shop.num_jobs, self.shop.num_machines
         return f"{jobs} jobs, {machines} machines, {self.size} operations"
 
+    @property
+    def solver_options(self) -> dict[str, int]:
+        """None: the environment knows all limits."""
+        return {}
+
     def as_problem(self, problem: str) -> BenchmarkShop:
         """The same instance for the environment of a more general problem: a JSSP is an FJSP."""
         if problem == self.problem:
@@ -172,6 +177,10 @@ class BenchmarkShop:
     def gap(self, value: float) -> float:
         """How much worse a makespan is than the best-known one, relative to it (0.01 is 1 %)."""
         return relative_gap(self, value)
+
+    def facts(self, schedule: Schedule) -> dict[str, str]:
+        """None: the lines say it all."""
+        return {}
 
     def lines(self, schedule: Schedule) -> list[str]:
         """Machine, start and end of each operation, one line per job."""

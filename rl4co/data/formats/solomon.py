@@ -7,6 +7,8 @@ The files do not say how to round. The default is that of the DIMACS challenge (
 distances and travel times are cut off after one decimal (`rounding="one_decimal"`). The records
 kept by SINTEF use real distances (`rounding="exact"`) and count vehicles first.
 
+The number of vehicles is more than any good solution uses, and no limit here.
+
 Reference: Solomon (1987), https://doi.org/10.1287/opre.35.2.254
 """
 
@@ -47,7 +49,7 @@ def read_solomon(source: Source) -> BenchmarkInstance:
         capacity=capacity,
         time_windows=table[:, 4:6],
         service_times=table[:, 6],
-        vehicles=int(vehicles),
+        nominal_vehicles=int(vehicles),
         labels=tuple(str(int(number)) for number in table[:, 0]),
         source=source.path,
     )

@@ -11,10 +11,12 @@ import dataclasses
 import json
 import os
 import re
+import warnings
 
 from typing import TYPE_CHECKING
 
 from rl4co.data.formats.feasibility import find_violation
+from rl4co.data.formats.published import differs
 from rl4co.data.formats.sections import Sections, looks_like_sections
 from rl4co.data.formats.source import CORRECT, TRUNCATED, Source
 
@@ -53,6 +55,19 @@ class Solution:
                 "best-known value alone",
             )
 
+    def note_contradiction(self, instance: BenchmarkInstance) -> None:
+        """Warns if the routes are valid, but the value in the file is not theirs."""
+        if self.value is None or find_violation(instance, self.routes) is not None:
+            return
+        actual = instance.objective(self.routes)
+        if differs(actual, self.value):
+            warnings.warn(
+                f"{self.source.path}: expected the {instance.value_name} of its routes, "
+                f"{actual:.10g}, got {self.value:.10g}; either is wrong, or the file counts by "
+                "other rules (--rounding)",
+                stacklevel=2,
+            )
+
 
 def read_solution(
     path: str | os.PathLike[str], instance: BenchmarkInstance, check: bool = True
@@ -62,7 +77,8 @@ def read_solution(
     Args:
         path: File in any of the formats above.
         instance: The instance that it solves.
-        check: Whether to refuse solutions that break a constraint.
+        check: Whether to refuse solutions that break a constraint, and to warn of a value that is
+            not that of the routes.
 
     Raises:
         FileNotFoundError: There is no such file.
@@ -71,6 +87,7 @@ def read_solution(
     solution = parse_solution(Source.read(path), instance)
     if check:
         solution.require_valid(instance)
+        solution.note_contradiction(instance)
     return solution
 
 
@@ -163,10 +180,20 @@ def _is_nodes(value: object) -> bool:
     )
 
 
+def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    """An object of JSON; of a key that is there twice, the first would be lost."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        keys = [key for key, _ in pairs]
+        twice = next(key for key in keys if keys.count(key) > 1)
+        raise ValueError(f"the key {twice!r} twice")
+    return found
+
+
 def load_json(source: Source) -> dict[str, object]:
     """The object in a JSON file."""
     try:
-        data = json.loads(source.text)
+        data = json.loads(source.text, object_pairs_hook=_unique)
     except (ValueError, RecursionError) as error:
         line = getattr(error, "lineno", None)
         raise source.fault("JSON", str(error)[:80], CORRECT, line=line) from error

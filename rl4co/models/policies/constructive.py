@@ -217,9 +217,8 @@ class ConstructivePolicy(PretrainedMixin, nn.Module):
         if calc_reward:
             width = rollout.actions.shape[1]  # not S after a beam search
             final = expand_solutions(given, width)
-            if (
-                width == solutions["done"].shape[1]
-            ):  # a decoder may have changed the solutions' states
+            # A decoder may have changed the states of solutions.
+            if width == solutions["done"].shape[1]:
                 final.update(memory)
             out["reward"] = env.get_reward(final, rollout.actions)  # [B, S]
         if return_actions:

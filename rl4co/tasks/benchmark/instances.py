@@ -14,8 +14,9 @@ import os
 import re
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -47,6 +48,7 @@ class Entry(abc.ABC):
         best_known: Best-known value, if there is one.
         note: Why there is none, if there should be.
         decimals: Digits after the point that values have; None: any number.
+        solver_options: Limits that the environment does not know, as options of solvers.
     """
 
     name: str
@@ -57,6 +59,7 @@ class Entry(abc.ABC):
     best_known: float | None = None
     note: str | None = None
     decimals: int | None = None
+    solver_options: Mapping[str, int] = MappingProxyType({})
 
     @abc.abstractmethod
     def for_solver(self) -> tuple[RL4COEnvBase, TensorDict]:
@@ -97,6 +100,7 @@ class FileEntry(Entry):
         self.fingerprint = _digest(b"file", *content, *([part.encode()] if part else []))
         self.problem, self.size = instance.problem, instance.size
         self.maximize, self.decimals = instance.maximize, instance.decimals
+        self.solver_options = instance.solver_options
         try:
             if source.best_known is None:
                 self.best_known = instance.best_known

@@ -26,6 +26,7 @@ from rl4co.core.registry import SOLVERS
 from rl4co.core.rng import derive_seed
 from rl4co.envs.base import RL4COEnvBase
 from rl4co.solvers._parallel import Crew
+from rl4co.tasks.approaches import held_limits
 from rl4co.tasks.benchmark.instances import Entry, stack
 from rl4co.tasks.benchmark.spec import BenchmarkSpec, Method, ModelMethod, SolverMethod
 from rl4co.tasks.benchmark.store import Result
@@ -115,10 +116,14 @@ class SolverRunner(Runner):
     def _attempt(self, entry: Entry) -> Result:
         try:
             env, td = entry.for_solver()
+            limits = held_limits(entry.solver_options, SOLVERS[self.method.solver])
             with self.crew.at_work() as accounts:
                 started = time.perf_counter()
                 actions, costs = env.solve(
-                    td, self.time_limit, solver=self.method.solver, **self.method.options
+                    td,
+                    self.time_limit,
+                    solver=self.method.solver,
+                    **{**limits, **self.method.options},
                 )
                 seconds = time.perf_counter() - started
             value, solution = entry.judge(actions[0], entry.problem)

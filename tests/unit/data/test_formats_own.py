@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from rl4co.core.errors import FileFormatError
+from rl4co.core.errors import FileFormatError, InvalidInstanceError, InvalidSolutionError
 from rl4co.data.formats import BenchmarkInstance, read_instance
 from rl4co.data.formats.own import ARRAYS, SETTINGS
 from rl4co.envs import get_env
@@ -107,7 +107,7 @@ def test_travel_times_may_differ_from_costs(write: Write):
     assert instance.cost([[1, 2]]) == 1 + 4 + 5
     accepted(instance)
     fields["time_windows"] = [[0, 29], [0, 30], [0, 30]]
-    with pytest.raises(ValueError, match="node 0 at 30 after 29"):
+    with pytest.raises(ValueError, match="the depot at 30 after 29"):
         read_instance(write("b.json", fields)).check([[1, 2]])
 
 
@@ -144,6 +144,66 @@ def test_best_known_value_and_solution(write: Write):
         FileFormatError, match=r"b\.json: .* no load exceeds the capacity, got route 1"
     ):
         _ = wrong.best_solution
+
+
+def test_vehicles_limit_routes(write: Write):
+    """In the check of solutions, and for solvers; another number may be asked for."""
+    file = write("a.json", {"coordinates": SQUARE, **DEMAND, "vehicles": 2, "nodes": [*"dabcw"]})
+    instance = read_instance(file)
+    assert instance.solver_options == {"max_vehicles": 2}
+    instance.check([[1, 2], [3, 4]])
+    with pytest.raises(InvalidSolutionError, match=r"vehicles is at most 2 .3 routes"):
+        instance.check([[1, 2], [3], [4]])
+    with pytest.raises(InvalidSolutionError, match="customer w is missing"):
+        instance.check([[1, 2], [3]])
+    assert read_instance(file, vehicles=3).vehicles == 3
+    file.with_suffix(".sol").write_text("Route #1: 1 2\nRoute #2: 3 4\n")
+    assert read_instance(file, vehicles=2).best_solution == ((1, 2), (3, 4))
+    assert read_instance(file, vehicles=1).best_known is None  # that is of another problem
+
+
+#: What is changed in an instance of all kinds of limits → why nobody can serve customer b.
+IMPOSSIBLE: dict[str, tuple[dict[str, Any], str]] = {
+    "demand": ({"demand": [0, 1, 7, 1, 1]}, "demand 7 above the capacity 5 of every vehicle"),
+    "backhaul": (
+        {"backhaul_demand": [0, 0, 6, 0, 0]},
+        "backhaul_demand 6 above the capacity 5 of every vehicle",
+    ),
+    "negative demand": ({"demand": [0, 1, -1, 1, 1]}, "demand -1 below 0"),
+    "negative service": ({"service_times": [0, 0, -2, 0, 0]}, "service time -2 below 0"),
+    "empty window": (
+        {"time_windows": [[0, 50], [0, 50], [9, 8], [0, 50], [0, 50]]},
+        "the time window ends at 8, before it begins at 9",
+    ),
+    "too far": (
+        {"time_windows": [[1, 50], [0, 50], [0, 5], [0, 50], [0, 50]]},
+        "the time window ends at 5, before a vehicle can be there at 6 (the depot opens at 1)",
+    ),
+    "too long": (
+        {"service_times": [0, 0, 41, 0, 0]},
+        "a vehicle is back at 51 at the earliest, after the depot closes at 50",
+    ),
+    "too long a way": (
+        {"max_length": 9},
+        "a route of its own is 10 long, above the max_length 9",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", IMPOSSIBLE)
+def test_customers_whom_nobody_can_serve(write: Write, name: str):
+    """Named with the rule in the units of the file, before anything is solved."""
+    change, reason = IMPOSSIBLE[name]
+    limits = {"time_windows": [[0, 50]] * 5, "service_times": [0] * 5, "max_length": 20}
+    fields = {"coordinates": SQUARE, "nodes": [*"dabcw"], **DEMAND, **limits}
+    get_env("mtvrp").reset(read_instance(write("a.json", fields)).to_tensordict(normalize=False))
+    instance = read_instance(write("b.json", {**fields, **change}))
+    with pytest.raises(InvalidInstanceError) as caught:
+        instance.to_tensordict(normalize=True)
+    assert (
+        f"b.json: expected customers that a vehicle can serve, got customer b: {reason}; "
+        in str(caught.value)
+    )
 
 
 def test_csv(write: Write):
@@ -188,6 +248,7 @@ JSON_FAULTS: dict[str, tuple[Any, str]] = {
     "no JSON": ("{'a': 1}", "line 1: expected JSON"),
     "truncated": ('{"coordinates": [[0, 0], [1', "expected JSON"),
     "a list": ([1, 2], "expected an object"),
+    "key twice": ('{"capacity": 5, "capacity": 50}', "expected JSON, got the key 'capacity' twice"),
     "nothing": ({}, r"expected coordinates or cost_matrix, got the keys \[\]"),
     "misspelt key": ({"coordinats": SQUARE}, "got 'coordinats'; did you mean 'coordinates'"),
     "key of another library": ({"coordinates": SQUARE, "zzz": 1}, "'zzz'; correct or remove it"),
@@ -235,6 +296,34 @@ JSON_FAULTS: dict[str, tuple[Any, str]] = {
         {"coordinates": SQUARE, "pairs": [[1, 2], [1, 3]]},
         "pairs: expected every customer",
     ),
+    "capacity without demand": (
+        {"coordinates": SQUARE, "capacity": 5},
+        "capacity: expected demand with capacity, which does nothing without, got no demand",
+    ),
+    "service without windows": (
+        {"coordinates": SQUARE, **DEMAND, "service_times": [0, 1, 1, 1, 1]},
+        "service_times: expected time_windows with service_times",
+    ),
+    "windows of a problem without": (
+        {"coordinates": SQUARE, **DEMAND, "time_windows": [[0, 9]] * 5, "problem": "cvrp"},
+        "problem: expected no time_windows in an instance of cvrp",
+    ),
+    "no vehicle": (
+        {"coordinates": SQUARE, **DEMAND, "vehicles": 0},
+        "expected at least 1 vehicle, got 0",
+    ),
+    "half a vehicle": (
+        {"coordinates": SQUARE, **DEMAND, "vehicles": 1.5},
+        "vehicles: expected a value of type int, got 1.5",
+    ),
+    "vehicles for a tour": (
+        {"coordinates": SQUARE, "vehicles": 2},
+        "expected 1 vehicle in an instance of tsp, whose solutions are one route, got 2",
+    ),
+    "name twice": (
+        {"coordinates": SQUARE, "nodes": ["a", "b", "c", "d", "a"]},
+        "nodes: expected 5 different texts, one for each node",
+    ),
     "routes of strangers": (
         {"coordinates": SQUARE, "best_solution": [[0, 9]]},
         "best_solution: expected routes as lists of nodes, got 9",
@@ -256,6 +345,12 @@ CSV_FAULTS = {
         CSV.replace("demand", "weight"),
         "line 3: expected the columns .*, got 'weight'",
     ),
+    "setting twice": ("# capacity: 9\n" + CSV, "line 2: expected every setting once, got a second"),
+    "neither yes nor no": (
+        "# open_routes: perhaps\n" + CSV,
+        "line 1, open_routes: expected yes or no, got 'perhaps'",
+    ),
+    "column twice": ("x,y,x\n1,2,3\n", "line 1: expected every column once, got 'x' twice"),
     "misspelt setting": (CSV.replace("capacity", "capacty"), "line 1: .* did you mean 'capacity'"),
     "word for a number": (
         CSV.replace("a,0,3", "a,0,three"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import warnings
 
 from pathlib import Path
 
@@ -29,6 +30,7 @@ TSP = BenchmarkInstance("tour", "tsp", EUCLIDEAN, POINTS, labels=LABELS)
 CVRP = BenchmarkInstance(
     "routes", "cvrp", EUCLIDEAN, POINTS, np.array([0.0, 2, 3, 4, 1]), capacity=5, labels=LABELS
 )
+EXACT = dataclasses.replace(CVRP, edge_costs=EdgeCosts.of_points(POINTS))
 CVRPTW = dataclasses.replace(
     CVRP,
     name="windows",
@@ -169,19 +171,19 @@ def test_the_environment_gets_copies():
 # ---------------------------------------------------------------- rules
 
 BROKEN = [
-    (TSP, [0, 1, 2, 3], "every node is visited .node 4 is missing"),
-    (TSP, [0, 1, 2, 2, 4], "no node is visited twice .node 2 is visited 2 times"),
+    (TSP, [0, 1, 2, 3], "every node is visited .node 4 .5 in the file. is missing"),
+    (TSP, [0, 1, 2, 2, 4], "no node is visited twice .node 2 .3 in the file. is visited 2 times"),
     (TSP, [[0, 1], [2, 3, 4]], "there is one route .got 2"),
-    (CVRP, [[1, 2], [3]], "node 4 is missing"),
-    (CVRP, [[1, 2], [3, 4, 1]], "node 1 is visited 2 times"),
+    (CVRP, [[1, 2], [3]], "node 4 .5 in the file. is missing"),
+    (CVRP, [[1, 2], [3, 4, 1]], "node 1 .2 in the file. is visited 2 times"),
     (CVRP, [[1, 3], [2, 4]], "no load exceeds the capacity .route 1: load 6 of 5"),
     (CVRP, [[1, 2], [3, 7]], "all nodes are from 1 to 4 .got node 7"),
-    (CVRPTW, [[2, 1], [3, 4]], "route 1: node 1 at 15 after 10"),
+    (CVRPTW, [[2, 1], [3, 4]], "route 1: node 1 .2 in the file. at 15 after 10"),
     (MTVRP, [[1, 2], [3, 4]], None),
     (OP, [1, 4, 3], "length 20 of 14"),
     (OP, [[1], [3]], "there is one route"),
     (PDP, [3, 1, 2, 4], "every pickup precedes its delivery"),
-    (PDP, [1, 2, 4], "node 3 is missing"),
+    (PDP, [1, 2, 4], "node 3 .4 in the file. is missing"),
 ]
 
 
@@ -247,7 +249,7 @@ OP_SOL = (
     ("instance", "text", "value"),
     [
         (CVRP, "Route #1: 1 2\nRoute #2: 3 4\nCost 32\n", 32),
-        (CVRP, "Route #1: 1 2 \r\nRoute #2: 3 4\r\nCost: 32.5\r\n", 32.5),
+        (CVRP, "Route #1: 1 2 \r\nRoute #2: 3 4\r\nCost: 32.0\r\n", 32),
         (CVRP, SINTEF, None),
         (CVRP, "Route #1: 1 2\nRoute #2:\nRoute #3: 3 4\n", None),
         (CVRP, '{"routes": [[1, 2], [3, 4]], "cost": 32}', 32),
@@ -274,7 +276,11 @@ def test_forms_of_solutions(tmp_path: Path, instance: BenchmarkInstance, text: s
             "Route #1: 1 3\nRoute #2: 2 4\n",
             "no load exceeds the capacity, got route 1: load 6",
         ),
-        (CVRP, "Route #1: 1 2\n", "every node is visited, got node 3 and 1 more is missing"),
+        (
+            CVRP,
+            "Route #1: 1 2\n",
+            "got node 3 .4 in the file. and 1 more is missing",
+        ),
         (CVRP, "Route #1: 1 two\n", "line 1, Route 1: expected numbers, got 'two'"),
         (CVRP, "Route #1: 1 2.5\n", "line 1, Route 1: expected whole numbers, got '2.5'"),
         (CVRP, "Route #1: 1 2\nRoute #2: 3 4\nCost high\n", "line 3, Cost: expected numbers"),
@@ -358,6 +364,32 @@ def test_texts(tmp_path: Path):
     }  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("instance", "cost", "warns"),
+    [
+        (CVRP, "32", False),
+        (CVRP, "31", True),
+        (CVRP, "784", True),
+        (EXACT, "33", False),  # 32.49, cut off or rounded up
+        (EXACT, "32.49", False),
+        (EXACT, "32.47", True),
+    ],
+)
+def test_values_that_are_not_those_of_the_routes(
+    tmp_path: Path, instance: BenchmarkInstance, cost: str, warns: bool
+):
+    """A warning, unless the value has fewer digits; what the file says still counts as known."""
+    path = tmp_path / "a.sol"
+    path.write_text(f"Route #1: 1 2\nRoute #2: 3 4\nCost {cost}\n")
+    known = dataclasses.replace(instance, solution_file=path)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        assert (known.best_known, known.best_solution) == (float(cost), ((1, 2), (3, 4)))
+        read_solution(path, instance)
+    assert len(caught) == (2 if warns else 0)
+    assert all("a.sol: expected the cost of its routes, 32" in str(w.message) for w in caught)
+
+
 def test_other_readers_take_them(tmp_path: Path):
     """The package vrplib reads what is written."""
     vrplib = pytest.importorskip("vrplib")
@@ -369,7 +401,7 @@ def test_nothing_is_written_for_a_wrong_solution(tmp_path: Path):
     """An existing file stays."""
     path = tmp_path / "a.sol"
     path.write_text("precious")
-    with pytest.raises(InvalidSolutionError, match="node 4 is missing"):
+    with pytest.raises(InvalidSolutionError, match=r"node 4 \(5 in the file\) is missing"):
         write_solution(path, CVRP, [[1, 2], [3]])
     with pytest.raises(UnknownNameError, match=r"no suffix of a solution of cvrp '\.txt'"):
         write_solution(tmp_path / "a.txt", CVRP, [[1, 2], [3, 4]])

@@ -157,6 +157,7 @@ def test_compiled_ants_follow_the_weights(problem: str):
     assert float(probability.sum()) == pytest.approx(1.0, abs=0.02)
 
 
+@pytest.mark.filterwarnings("ignore:the rules of .* are not those:UserWarning")
 def test_changed_rules_are_respected():
     """A subclass that forbids something, and a patched hook: no compiled loop goes past them."""
 

@@ -17,6 +17,7 @@ from tensordict import TensorDict
 from rl4co.core.errors import (
     ConfigError,
     MissingDependencyError,
+    NoSolutionError,
     RL4COError,
     UnknownNameError,
     UnsupportedError,
@@ -323,6 +324,7 @@ def test_old_releases_of_pyvrp_are_refused(monkeypatch):
         ("ortools", {"max_solutions": 0}, ConfigError, "1 solution"),
         ("ortools", {"seed": 1}, UnsupportedError, "not random"),
         ("pyvrp", {"max_iteration": 5}, UnknownNameError, "max_iterations"),
+        ("pyvrp", {"max_vehicles": 0}, ConfigError, "max_vehicles of at least 1"),
         ("insertion", {"seed": 5}, UnknownNameError, "option of the solver 'insertion'"),
     ],
 )
@@ -338,6 +340,29 @@ def test_no_solution_is_an_error(solver):
     td = cvrp(line(1.0, 2.0, 3.0), [0.6, 0.6, 0.6], max_vehicle=torch.full((1, 1), 2.0))
     with pytest.raises(RL4COError, match="none of instances 0; raise max_runtime"):
         solve(get_env("cvrpmvc"), td, solver)
+
+
+@pytest.mark.parametrize("name", ["pyvrp", "ortools", "insertion"])
+@pytest.mark.parametrize("problem", ["cvrp", "cvrptw"])
+def test_the_number_of_vehicles_is_held(name, problem, monkeypatch):
+    """Cheaper with two routes; one has to do, and where it cannot, that is an error."""
+    if name != "insertion":
+        pytest.importorskip(name)
+    monkeypatch.setattr("rl4co.solvers._routing.map_instances", in_process)
+    windows = torch.tensor([[[0.0, 99.0], [0.0, 99.0], [0.0, 99.0]]])
+    timed = {"durations": torch.zeros(1, 3), "time_windows": windows}
+    more = timed if problem == "cvrptw" else {}
+    matrix = torch.tensor([[[0.0, 1, 1], [1, 0, 9], [1, 9, 0]]])
+    td, env = cvrp(line(1.0, -1.0), [0.5, 0.5], cost_matrix=matrix, **more), get_env(problem)
+    assert env.solve(td, solver=name, max_runtime=5.0, **QUICK[name])[1].tolist() == [4.0]
+    held = {"max_runtime": 5.0, "max_vehicles": 1, **QUICK[name]}
+    assert env.solve(td, solver=name, **held)[1].tolist() == [11.0]
+    td["demand"] = torch.tensor([[0.5, 0.6]])
+    with pytest.raises(NoSolutionError):
+        env.solve(td, solver=name, **held)
+    del td["cost_matrix"]  # large instances have none
+    with pytest.raises(NoSolutionError):
+        env.solve(td, solver=name, **held)
 
 
 def test_split_deliveries_are_not_looked_for(solver):
@@ -366,6 +391,7 @@ def test_workers_do_not_import_torch():
     """A worker process starts in a fraction of a second."""
     names = ["_lkh_worker", "_insertion_worker", "_worker"]
     packages = {"_pyvrp_worker": "pyvrp", "_ortools_worker": "ortools", "_cpsat_worker": "ortools"}
+    packages["_feasibility_worker"] = "ortools"
     names += [name for name, package in packages.items() if importlib.util.find_spec(package)]
     imports = ", ".join(f"rl4co.solvers.{name}" for name in names)
     script = f"import sys, {imports}; print(sorted({{'torch', 'tensordict'}} & set(sys.modules)))"

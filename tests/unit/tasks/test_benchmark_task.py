@@ -233,6 +233,21 @@ def test_best_known_values_may_be_missing(files: Path, tmp_path: Path):
     assert tiny.best_known is None and "no best-known value of tiny" in tiny.note
 
 
+def test_a_number_of_vehicles_is_a_limit(tmp_path: Path):
+    """Solvers that can hold it do, and what breaks it has failed."""
+    # One takes 3 and 2, or there are three routes.
+    fields = {
+        "coordinates": [[0, 0], [1, 0], [1.1, 0], [5, 0], [5, 1]],
+        "demand": [0, 2, 2, 3, 3], "capacity": 5, "vehicles": 2,
+    }  # fmt: skip
+    (tmp_path / "packed.json").write_text(json.dumps(fields))
+    spec = spec_of("insertion", "nearest_neighbor", instances=[str(tmp_path / "packed.json")])
+    run_benchmark(spec, tmp_path / "out")
+    held, broken = stored(tmp_path / "out")
+    assert len(held["solution"]) == 2 and held["error"] is None
+    assert "the number of vehicles is at most 2 (3 routes)" in broken["error"]
+
+
 def test_files_of_the_same_name(tmp_path: Path):
     """They go by their paths, so that no result is taken for another."""
     for folder, text in (("edata", FJS), ("rdata", FJS.replace("2 7", "2 9"))):

@@ -284,7 +284,7 @@ def test_polish_is_never_worse(
     [
         ("Route #1: 1 2\nRoute #2: 3 1\n", "no node is visited twice"),
         ("Route #1: 1 2 3\nRoute #2: 4\n", "route 1: load 9 of 5"),
-        ("Route #1: 1 2\n", "node 3 and 1 more is missing"),
+        ("Route #1: 1 2\n", "node 3 .4 in the file. and 1 more is missing"),
     ],
 )
 def test_solutions_that_break_a_constraint(vrp: Path, routes: str, message: str):

@@ -1,7 +1,7 @@
 """Routes drawn edge by edge in compiled loops: the rules of :class:`CVRPEnv` once more.
 
-Mirrors `CVRPEnv._transition`, `_action_mask`, `_forbidden` and `_may_return`: customers that fit
-the vehicle, and the depot unless the vehicle is there.
+Customers that fit the vehicle, and the depot unless the vehicle is there; `ANTS` names what is
+mirrored.
 """
 
 from __future__ import annotations
@@ -10,6 +10,14 @@ import numpy as np
 
 from rl4co.envs.routing.tsp.neighbor_search import Flags, Floats, Ints
 from rl4co.kernels import compiled, run_in_chunks
+from rl4co.kernels.mirror import Mirror
+
+ANTS = Mirror(
+    "cvrp",
+    methods=("_transition", "_action_mask", "_forbidden", "_may_return"),
+    fresh={"i": 0, "used_capacity": 0, "visited": 0, "current_node": 0, "done": 0},
+    fingerprint="3b0439da85196965",
+)
 
 
 def draw_routes(

@@ -1,6 +1,6 @@
 """The rules of the CVRP in a compiled loop, for rollouts of the Attention Model on a CPU.
 
-`mirrors` names what is repeated here. If one of these functions is changed, this loop is not used
+`ROLLOUT` names what is repeated here. If one of these functions is changed, this loop is not used
 any more until it is changed as well and `fingerprint` is renewed (a test prints the new one).
 """
 
@@ -15,6 +15,7 @@ from torch import Tensor
 from rl4co.envs.hooks import State
 from rl4co.kernels import compiled
 from rl4co.kernels.decision import decide
+from rl4co.kernels.mirror import Mirror
 from rl4co.kernels.rollout import RolloutKernel
 from rl4co.kernels.softmax import FORBIDDEN
 
@@ -65,11 +66,14 @@ def read_rules(env: Any, state: State) -> tuple[Tensor, ...]:
 ROLLOUT = RolloutKernel(
     loop=solve,
     rules=read_rules,
-    fresh={"i": 0, "used_capacity": 0, "visited": 0, "current_node": 0, "done": 0},
-    mirrors=(
-        "advance", "step_bounds", "_transition", "_action_mask", "_forbidden", "_may_return",
-        "_step_reward",
+    mirror=Mirror(
+        "cvrp",
+        methods=(
+            "advance", "step_bounds", "_transition", "_action_mask", "_forbidden", "_may_return",
+            "_step_reward",
+        ),
+        fresh={"i": 0, "used_capacity": 0, "visited": 0, "current_node": 0, "done": 0},
+        fingerprint="56ce07af5ce99f79",
+        context="rl4co.models.embeddings.cvrp:CVRPContext",
     ),
-    context="rl4co.models.embeddings.cvrp:CVRPContext",
-    fingerprint="ee8eb5e5f1d8f160",
 )  # fmt: skip

@@ -13,7 +13,6 @@ from rl4co.core.graphs import CandidateGraph
 from rl4co.core.ops import all_true, any_true
 from rl4co.core.registry import ENVS
 from rl4co.envs.base import RL4COEnvBase, State
-from rl4co.envs.hooks import keeps_rules
 from rl4co.envs.routing._parts import (
     count_visits,
     depot_tour_length,
@@ -183,9 +182,9 @@ class CVRPEnv(RL4COEnvBase):
     def _sample_by_edges(
         self, state: State, graph: CandidateGraph, weights: Tensor, draws: Tensor, rule: str
     ) -> Tensor | None:
-        from rl4co.envs.routing.cvrp.ants import draw_routes
+        from rl4co.envs.routing.cvrp.ants import ANTS, draw_routes
 
-        if not graph.has_hub or not keeps_rules(self, CVRP_RULES):
+        if not graph.has_hub or not ANTS.applies(self, state):
             return None
         limit = state["vehicle_capacity"] * (1.0 + self.capacity_tolerance)
         routes = draw_routes(
@@ -202,10 +201,3 @@ class CVRPEnv(RL4COEnvBase):
         from rl4co.envs.routing.cvrp.render import render
 
         return render(state, actions, **options)
-
-
-#: What compiled loops repeat, as defined above.
-CVRP_RULES = {
-    name: getattr(CVRPEnv, name)
-    for name in ("_transition", "_action_mask", "_forbidden", "_may_return")
-}

@@ -1,17 +1,24 @@
 """Routes of scarce vehicles drawn edge by edge in compiled loops.
 
-Mirrors the rules of :class:`CVRPMVCEnv` (`_transition`, `_action_mask`, `_forbidden`,
-`_may_return`): as in the CVRP, but a vehicle returns only if the vehicles that are left can carry
-the rest, or if no customer fits.
+The rules of :class:`CVRPMVCEnv` once more: as in the CVRP, but a vehicle returns only if those that
+are left can carry the rest, or if no customer fits; `ANTS` names what is mirrored.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from rl4co.envs.routing.cvrp.ants import leave_depot
+from rl4co.envs.routing.cvrp import ants as cvrp_ants
 from rl4co.envs.routing.tsp.neighbor_search import Flags, Floats, Ints
 from rl4co.kernels import compiled
+from rl4co.kernels.mirror import Mirror
+
+ANTS = Mirror(
+    "cvrpmvc",
+    methods=("_transition", "_action_mask", "_forbidden", "_may_return"),
+    fresh={**cvrp_ants.ANTS.fresh, "vehicles_used": 1},
+    fingerprint="ec089bcb9e4c4e4f",
+)
 
 
 def draw_scarce_routes(
@@ -78,7 +85,7 @@ def _draw(
         rest = rest + demand[other]
     while left > 0:
         if node == 0:
-            following = leave_depot(demand, limit, hub, visited, draws[step])
+            following = cvrp_ants.leave_depot(demand, limit, hub, visited, draws[step])
         else:
             home = rest <= (vehicles - used) * capacity
             following = _next(

@@ -12,7 +12,6 @@ from rl4co.core.graphs import CandidateGraph
 from rl4co.core.ops import batchify
 from rl4co.core.registry import ENVS
 from rl4co.envs.base import State
-from rl4co.envs.hooks import keeps_rules
 from rl4co.envs.routing._parts import sum_along_routes
 from rl4co.envs.routing.cvrp.env import CAPACITY_TOLERANCE, CVRPEnv
 from rl4co.envs.routing.cvrpmvc.generator import CVRPGenerator
@@ -131,9 +130,9 @@ class CVRPMVCEnv(CVRPEnv):
     def _sample_by_edges(
         self, state: State, graph: CandidateGraph, weights: Tensor, draws: Tensor, rule: str
     ) -> Tensor | None:
-        from rl4co.envs.routing.cvrpmvc.ants import draw_scarce_routes
+        from rl4co.envs.routing.cvrpmvc.ants import ANTS, draw_scarce_routes
 
-        if not graph.has_hub or rule != "nearest" or not keeps_rules(self, CVRPMVC_RULES):
+        if not graph.has_hub or rule != "nearest" or not ANTS.applies(self, state):
             return None
         capacity = state["vehicle_capacity"]
         routes = draw_scarce_routes(
@@ -153,13 +152,6 @@ class CVRPMVCEnv(CVRPEnv):
         from rl4co.envs.routing.cvrpmvc.render import render
 
         return render(state, actions, **options)
-
-
-#: What compiled loops repeat, as defined above.
-CVRPMVC_RULES = {
-    name: getattr(CVRPMVCEnv, name)
-    for name in ("_transition", "_action_mask", "_forbidden", "_may_return")
-}
 
 
 def _previous(values: Tensor) -> Tensor:

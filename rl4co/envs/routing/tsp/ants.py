@@ -1,6 +1,6 @@
 """Tours drawn edge by edge in compiled loops: the rules of :class:`TSPEnv` once more.
 
-Mirrors `TSPEnv._transition` and `TSPEnv._action_mask`: every node once, from any node on.
+Every node once, from any node on; `ANTS` names what is mirrored.
 """
 
 from __future__ import annotations
@@ -9,6 +9,14 @@ import numpy as np
 
 from rl4co.envs.routing.tsp.neighbor_search import Flags, Floats, Ints
 from rl4co.kernels import compiled, run_in_chunks
+from rl4co.kernels.mirror import Mirror
+
+ANTS = Mirror(
+    "tsp",
+    methods=("_transition", "_action_mask"),
+    fresh={"i": 0, "action_mask": 1},
+    fingerprint="063ac34a758ab239",
+)
 
 
 def draw_tours(

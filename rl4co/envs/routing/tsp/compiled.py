@@ -1,6 +1,6 @@
 """The rules of the TSP in a compiled loop, for rollouts of the Attention Model on a CPU.
 
-`mirrors` names what is repeated here. If one of these functions is changed, this loop is not used
+`ROLLOUT` names what is repeated here. If one of these functions is changed, this loop is not used
 any more until it is changed as well and `fingerprint` is renewed (a test prints the new one).
 """
 
@@ -15,6 +15,7 @@ from torch import Tensor
 from rl4co.envs.hooks import State
 from rl4co.kernels import compiled
 from rl4co.kernels.decision import decide
+from rl4co.kernels.mirror import Mirror
 from rl4co.kernels.rollout import RolloutKernel
 from rl4co.kernels.softmax import FORBIDDEN
 
@@ -50,8 +51,11 @@ def read_rules(env: Any, state: State) -> tuple[Tensor, ...]:
 ROLLOUT = RolloutKernel(
     loop=solve,
     rules=read_rules,
-    fresh={"i": 0, "action_mask": 1},
-    mirrors=("advance", "step_bounds", "_transition", "_action_mask", "_step_reward"),
-    context="rl4co.models.embeddings.tsp:TSPContext",
-    fingerprint="81171127d8d43632",
+    mirror=Mirror(
+        "tsp",
+        methods=("advance", "step_bounds", "_transition", "_action_mask", "_step_reward"),
+        fresh={"i": 0, "action_mask": 1},
+        fingerprint="94383c5d0f0f60a3",
+        context="rl4co.models.embeddings.tsp:TSPContext",
+    ),
 )

@@ -11,7 +11,6 @@ from torch import Tensor
 from rl4co.core.graphs import CandidateGraph
 from rl4co.core.registry import ENVS
 from rl4co.envs.base import RL4COEnvBase, State
-from rl4co.envs.hooks import keeps_rules
 from rl4co.envs.routing._parts import tour_length
 from rl4co.envs.routing.tsp.generator import TSPGenerator
 
@@ -114,9 +113,9 @@ class TSPEnv(RL4COEnvBase):
     def _sample_by_edges(
         self, state: State, graph: CandidateGraph, weights: Tensor, draws: Tensor, rule: str
     ) -> Tensor | None:
-        from rl4co.envs.routing.tsp.ants import draw_tours
+        from rl4co.envs.routing.tsp.ants import ANTS, draw_tours
 
-        if graph.has_hub or not keeps_rules(self, TSP_RULES):
+        if graph.has_hub or not ANTS.applies(self, state):
             return None
         tours = draw_tours(
             state["locs"].double().numpy(),
@@ -131,7 +130,3 @@ class TSPEnv(RL4COEnvBase):
         from rl4co.envs.routing.tsp.render import render
 
         return render(state, actions, **options)
-
-
-#: What compiled loops repeat, as defined above.
-TSP_RULES = {name: getattr(TSPEnv, name) for name in ("_transition", "_action_mask")}
