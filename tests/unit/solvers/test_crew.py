@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import threading
 import time
 
@@ -22,6 +23,7 @@ from rl4co.solvers._account import (
 from rl4co.solvers._parallel import Crew, map_instances
 from rl4co.solvers._threads import map_in_threads
 from rl4co.solvers._watch import Watch, is_stopped
+from rl4co.solvers._workers import Worker
 
 
 def test_accounts_keep_improvements():
@@ -166,6 +168,18 @@ def test_a_stop_reaches_all_jobs(tmp_path: Path):
         jobs = [([7], 600.0, str(sign)), ([8], 0.0, None)]
         assert map_instances(f"{__name__}:publish_and_sleep", jobs, grace=0.1) == [7, None]
     assert watch.cuts == []
+
+
+def test_a_busy_worker_ends_with_its_pipe():
+    """Where no signal tells that the parent has ended, the end of stdin does."""
+    process = Worker("time:sleep")._process
+    assert process.stdin is not None and process.stdout is not None
+    with process.stdin, process.stdout:
+        pickle.dump(("job", pickle.dumps((600.0,))), process.stdin)
+        process.stdin.flush()
+        assert pickle.load(process.stdout) == ("begun", None)
+        process.stdin.close()
+        assert process.wait(60) == 0
 
 
 def test_without_a_watch_a_cut_is_a_warning():
