@@ -203,7 +203,7 @@ def test_limits_of_large_instances(tmp_path):
         assert result["seconds"] < 5 + slack(), result["name"]
         visits = [node for route in result["routes"] for node in route]
         assert len(visits) == len(set(visits)) >= result["nodes"] - 1
-    assert "within 5 s" in results[0]["remarks"][0]
+    assert "within 5 s" in results[1]["remarks"][0]  # ten runs of LKH would take half a minute
 
 
 def test_limit_of_search_and_polish(tmp_path):
