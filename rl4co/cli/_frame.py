@@ -14,6 +14,7 @@ from typing import Annotated, Any, TypeVar
 import typer
 
 from rl4co.core.errors import RL4COError
+from rl4co.core.text import printable
 
 USAGE_ERROR = 2
 #: Exit code after Ctrl-C, as shells have it.
@@ -97,19 +98,26 @@ def warnings_in_lines() -> Iterator[None]:
 
 def stderr() -> Any:
     """Where people read what is not the result."""
-    from rich.console import Console
+    from rl4co.core.console import Console
 
     return Console(stderr=True, soft_wrap=True)
+
+
+def say(text: str) -> None:
+    """Prints a line of the result as plain text, however long; names in it are not obeyed."""
+    print(printable(text))
 
 
 def show(title: str, columns: tuple[str, ...], rows: Iterable[tuple[Any, ...]]) -> None:
     """Prints a table of plain texts (brackets are no markup) and other things that rich prints."""
     from rich import box
-    from rich.console import Console
-    from rich.table import Table
+    from rich.table import Column, Table
     from rich.text import Text
 
-    table = Table(*columns, box=box.SIMPLE_HEAD)
+    from rl4co.core.console import Console
+
+    # Long words are broken rather than cut off.
+    table = Table(*(Column(name, overflow="fold") for name in columns), box=box.SIMPLE_HEAD)
     for row in rows:
         table.add_row(*(Text(cell) if isinstance(cell, str) else cell for cell in row))
     console = Console()

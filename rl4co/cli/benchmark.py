@@ -15,6 +15,9 @@ from rl4co.core.errors import ConfigError
 if TYPE_CHECKING:
     from rl4co.tasks.benchmark import BenchmarkSpec, Report
 
+#: Exit code if a method failed on an instance.
+SOME_FAILED = 1
+
 
 @app.command()
 @reports_errors
@@ -44,6 +47,10 @@ def benchmark(
         str | None, typer.Option(help="Of solvers that name none, and of primal integrals.")
     ] = None,
     limit: Annotated[int | None, typer.Option(help="Most files of each set.")] = None,
+    seeds: Annotated[
+        int | None,
+        typer.Option(help="Runs of methods that have a seed, with 1, 2, ...; shows the spread."),
+    ] = None,
     procs: Annotated[int, typer.Option(help="Instances that solvers solve at once.")] = 1,
     retry_errors: Annotated[
         bool, typer.Option("--retry-errors", help="Try again what failed before.")
@@ -55,8 +62,10 @@ def benchmark(
     """Compare solvers and models: [bold]rl4co benchmark A/*.vrp -m pyvrp:1s -m insertion[/bold].
 
     Results are stored one by one: run the same command again to go on after an interruption.
+
+    The exit code is 1 if anything failed.
     """
-    changes = {"name": name, "reference": reference, "time_limit": time_limit}
+    changes = {"name": name, "reference": reference, "time_limit": time_limit, "seeds": seeds}
     chosen = _specification(spec, instances, method, best_known, limit, changes)
     from rl4co.tasks.benchmark import draw_plots, run_benchmark, write_report
 
@@ -80,6 +89,8 @@ def benchmark(
         print(json.dumps({**as_records(report), "files": [str(file) for file in files]}))
     else:
         _print(report, files)
+    if report.errors:
+        raise typer.Exit(SOME_FAILED)
 
 
 def _specification(

@@ -19,6 +19,7 @@ from rl4co.cli._frame import (
     app,
     print_error,
     reports_errors,
+    say,
     show,
     warnings_in_lines,
 )
@@ -36,7 +37,7 @@ from rl4co.tasks.methods import METHODS, SEARCHES
 
 if TYPE_CHECKING:
     from rl4co.data.formats import Published
-    from rl4co.tasks.solve import Approach, Outcome, Solved
+    from rl4co.tasks.solve import Approach, BySolver, Outcome, Solved
 
 #: Exit code if some of several files failed.
 SOME_FAILED = 1
@@ -52,7 +53,8 @@ def solve(
         typer.Argument(
             metavar="FILE",
             help="TSPLIB, CVRPLIB, Solomon, OPLib, TSPPDLIB, JSON or CSV (routing), JSPLIB, "
-            "Taillard or FJS (job shops), pmed (p-median), or folders of them.",
+            "Taillard or FJS (job shops), pmed (p-median), packed (.gz) or not, or folders of "
+            "them; - is the standard input.",
         ),
     ],
     solver: Annotated[
@@ -111,7 +113,11 @@ def solve(
         str | None,
         typer.Option(help="Default: the best that can begin with a solution (pyvrp, lkh, cpsat)."),
     ] = None,
-    seed: Annotated[int | None, typer.Option(help="Seed of solver or model.")] = None,
+    lkh_executable: Annotated[
+        Path | None,
+        typer.Option(help="LKH-3 for the solver lkh; it knows more problems. Default: $RL4CO_LKH."),
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of solver or model, if any.")] = None,
     procs: Annotated[int, typer.Option(help="Files solved at the same time.")] = 1,
     device: Device = "auto",
     best_known: Annotated[
@@ -159,14 +165,21 @@ def solve(
         "seconds": shares.improve,
         "num_augment": improve_copies,
     }
-    way = _Way(solver, shares.first, model, method, initial, decoding, adapting, improving, seed)
+    lkh = {} if lkh_executable is None else {"executable": str(lkh_executable)}
+    way = _Way(
+        solver, shares.first, model, method, initial, decoding, adapting, improving, seed, lkh
+    )
     way.check()
     if polish_solver is not None and polish is None:
         raise ConfigError("expected --polish SECONDS with --polish-solver, got none")
+    if lkh and "lkh" not in (solver, polish_solver):
+        raise ConfigError(
+            "expected --solver lkh or --polish-solver lkh with --lkh-executable, got neither"
+        )
     reading = {
         "column": column, "rounding": rounding, "vehicles": vehicles, **_reference(best_known),
     }  # fmt: skip
-    from rl4co.tasks.solve import BySolver, Failed, list_files, solve_files
+    from rl4co.tasks.solve import Failed, list_files, solve_files
 
     instances = list_files(files)
     output = _Output(out, render, instances)
@@ -183,7 +196,7 @@ def solve(
         outcomes = solve_files(
             instances,
             way.approach(device, steps_shown),
-            polish=None if shares.polish is None else BySolver(polish_solver, shares.polish, seed),
+            polish=None if shares.polish is None else way.by_solver(polish_solver, shares.polish),
             then=output.write,
             num_procs=procs,
             progress=shown and not steps_shown,
@@ -254,6 +267,7 @@ class _Way:
     adapting: dict[str, Any]
     improving: dict[str, Any]
     seed: int | None
+    lkh: dict[str, Any]  # options of this solver
 
     def check(self) -> None:
         """Raises for options that exclude each other, or that would have no effect."""
@@ -322,7 +336,7 @@ class _Way:
     def _first(self, device: str) -> Approach:
         """What finds first solutions."""
         from rl4co.tasks.load import find_device
-        from rl4co.tasks.solve import ByFile, ByModel, BySearch, BySolver
+        from rl4co.tasks.solve import ByFile, ByModel, BySearch
 
         if self.initial is not None:
             return ByFile(self.initial)
@@ -339,9 +353,13 @@ class _Way:
             settings = {**self.decoding, "seed": self.seed}
             given = {key: value for key, value in settings.items() if value is not None}
             return ByModel.load(self.model, self.method or "greedy", find_device(device), given)
-        return BySolver(
-            self.solver, 10.0 if self.max_runtime is None else self.max_runtime, self.seed
-        )
+        return self.by_solver(self.solver, 10.0 if self.max_runtime is None else self.max_runtime)
+
+    def by_solver(self, solver: str | None, seconds: float) -> BySolver:
+        """A solver and its options."""
+        from rl4co.tasks.solve import BySolver
+
+        return BySolver(solver, seconds, self.seed, self.lkh if solver == "lkh" else {})
 
 
 def _reference(best_known: str | None) -> dict[str, Any]:
@@ -381,7 +399,7 @@ class _Output:
                 raise ConfigError(
                     f"expected a folder as {flag} for {len(self.files)} files, got {place}"
                 )
-            if len({file.stem for file in self.files}) < len(self.files):
+            if len({_name(file) for file in self.files}) < len(self.files):
                 raise ConfigError(
                     f"expected files with different names for {flag}, got some of the same name; "
                     "solve one folder after the other"
@@ -409,10 +427,16 @@ class _Output:
             save_picture(solved, self._picture_file(self.render, solved.file))
 
     def _solution_file(self, place: Path, file: Path, instance: Published) -> Path:
-        return place / f"{file.stem}{instance.suffixes[0]}" if _is_folder(place) else place
+        return place / f"{_name(file)}{instance.suffixes[0]}" if _is_folder(place) else place
 
     def _picture_file(self, place: Path, file: Path) -> Path:
-        return place / f"{file.stem}.png" if _is_folder(place) else place
+        return place / f"{_name(file)}.png" if _is_folder(place) else place
+
+
+def _name(file: Path) -> str:
+    from rl4co.data.formats.content import name_of
+
+    return name_of(file)
 
 
 def _is_folder(path: Path) -> bool:
@@ -449,7 +473,7 @@ def _show_solution(solved: Solved) -> None:
         facts[f"{kind} before"] = format_value(instance, solved.start_value)
     if instance.best_known is not None:
         facts["best known"] = format_value(instance, instance.best_known)
-        facts["gap"] = _percent(solved.gap)
+        facts["gap"] = _percent(solved.gap) or "none to a best-known value of 0"
     if solved.lower_bound is not None:
         remark = f", so the {kind} is optimal" if solved.is_optimal else ""
         facts["lower bound"] = f"{format_value(instance, solved.lower_bound)}{remark}"
@@ -460,9 +484,9 @@ def _show_solution(solved: Solved) -> None:
         f"{instance.name} ({instance.problem}, {instance.size_text})", ("", "value"), facts.items()
     )
     for remark in solved.remarks:
-        print(f"Remark: {remark}.")
+        say(f"Remark: {remark}.")
     for line in instance.lines(solved.solution):
-        print(line)
+        say(line)
 
 
 def _show_table(outcomes: list[Outcome]) -> None:
@@ -494,7 +518,7 @@ def _show_table(outcomes: list[Outcome]) -> None:
     )
     for outcome in outcomes:
         for remark in () if isinstance(outcome, Failed) else outcome.remarks:
-            print(f"Remark on {outcome.file.name if unique else outcome.file}: {remark}.")
+            say(f"Remark on {outcome.file.name if unique else outcome.file}: {remark}.")
 
 
 def _percent(gap: float | None) -> str:

@@ -31,6 +31,11 @@ class NamesArguments:
         if "__init__" in vars(cls):
             setattr(cls, "__init__", _naming_arguments(cls.__init__))  # noqa: B010
 
+    @classmethod
+    def hint_for_argument(cls, name: str, value: Any) -> str:
+        """What to write instead of an unknown argument, beyond the nearest name; "" by default."""
+        return ""
+
 
 def refuse_unknown_arguments(function: Callable[..., Any], name: str, given: Iterable[str]) -> None:
     """Raises :class:`UnknownArgumentError` for a keyword argument that a function does not take.
@@ -65,15 +70,17 @@ def _naming_arguments(init: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(init)
     def wrapper(self: Any, *args: Any, **kwargs: Any) -> None:
-        refuse_unknown_arguments(init, type(self).__name__, kwargs)
         try:
+            refuse_unknown_arguments(init, type(self).__name__, kwargs)
             init(self, *args, **kwargs)
         except UnknownArgumentError as error:
-            if error.name not in kwargs:  # an argument of a part
+            name = str(error.name)
+            if name not in kwargs:  # an argument of a part
                 raise
             known = {*error.known, *_keywords(init)}
             owner = f"argument of {type(self).__name__}"
-            raise UnknownArgumentError(owner, error.name, known) from None
+            hint = self.hint_for_argument(name, kwargs[name])
+            raise UnknownArgumentError(owner, name, known, hint) from None
 
     return wrapper
 

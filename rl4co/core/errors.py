@@ -24,12 +24,15 @@ class UnknownNameError(RL4COError, LookupError):
         kind: What was looked up, for the message ("environment", "decode type", ...).
         name: The unknown name.
         known: All valid names.
+        hint: What to do instead, if more is known than the nearest name.
     """
 
-    def __init__(self, kind: str, name: object, known: Iterable[str]) -> None:
+    def __init__(self, kind: str, name: object, known: Iterable[str], hint: str = "") -> None:
         self.kind, self.name, self.known = kind, name, sorted(known)
         close = difflib.get_close_matches(str(name), self.known, n=1, cutoff=0.5)
-        hint = f"did you mean {close[0]!r}? " if close else ""
+        if not hint and close:
+            hint = f"did you mean {close[0]!r}?"
+        hint = f"{hint} " if hint else ""
         super().__init__(f"no {kind} {name!r}; {hint}known: {', '.join(self.known) or '(none)'}")
 
 

@@ -100,6 +100,10 @@ class Registry(Mapping[str, T], Generic[T]):
         found = self._modules().get(name)
         return found[1] if found else None
 
+    def plugins(self) -> list[T]:
+        """The components that third-party packages contribute, which are loaded."""
+        return [self[name] for name in sorted(self._plugins().keys() - self._modules().keys())]
+
     def __getitem__(self, name: str) -> T:
         if name not in self._entries:
             self._load(name)
@@ -176,3 +180,5 @@ LAYOUTS: Registry[Any] = Registry("file layout", ("rl4co.data.layouts",), "rl4co
 FORMULATIONS: Registry[Any] = Registry(
     "formulation", ("rl4co.solvers.formulations",), "rl4co.formulations"
 )
+#: Decoding strategies of others; those of the library are a table of their own.
+DECODING: Registry[Any] = Registry("decode type", (), "rl4co.decoding")

@@ -6,7 +6,10 @@ and is renamed at the end, so a file is either complete or not there.
 
 from __future__ import annotations
 
+import math
 import os
+import re
+import time
 import uuid
 import zipfile
 import zlib
@@ -24,9 +27,20 @@ from tensordict import TensorDict, TensorDictBase
 from torch import Tensor
 
 from rl4co.core.errors import ConfigError, FileFormatError, UnsupportedError, WriteError
+from rl4co.core.memory import exceeds_memory
+from rl4co.core.processes import has_ended, own_mark
 
 #: What numpy and zipfile raise on files that are damaged, foreign or contain pickles.
-_READ_ERRORS = (zipfile.BadZipFile, zlib.error, ValueError, EOFError, KeyError, OSError)
+_READ_ERRORS = (
+    zipfile.BadZipFile, zlib.error, ValueError, EOFError, KeyError, OSError, MemoryError,
+    RuntimeError,
+)  # fmt: skip
+
+
+#: Names of files that are being written: that of the file, the process and something unique.
+_TEMPORARY = re.compile(r"\..+\.(?:(\d+-[0-9a-f]{8})-)?[0-9a-f]{32}\.tmp", re.DOTALL)
+#: Seconds after which nobody goes on writing a file.
+_ABANDONED = 24 * 3600
 
 
 def save_tensordict_to_npz(
@@ -102,9 +116,10 @@ def atomic_write(target: Path, remedy: str | None = None) -> Iterator[IO[bytes]]
     Raises:
         WriteError: The folder cannot be written to, or the disk is full.
     """
-    temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex}.tmp")
+    temporary = target.with_name(f".{target.name}.{own_mark()}-{uuid.uuid4().hex}.tmp")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
+        remove_leftovers(target.parent)
         with temporary.open("xb") as file:
             yield file
             file.flush()
@@ -117,6 +132,22 @@ def atomic_write(target: Path, remedy: str | None = None) -> Iterator[IO[bytes]]
     finally:
         with suppress(OSError):  # the folder may be what is wrong
             temporary.unlink()
+
+
+def remove_leftovers(folder: Path) -> None:
+    """Deletes what :func:`atomic_write` left in a folder when its process was killed.
+
+    That is files with its names whose process runs no more, or which nobody has written to for a
+    day (of other machines, or of earlier versions, which did not name their process).
+    """
+    with suppress(OSError):  # a folder that cannot be listed may still be written to
+        for entry in os.scandir(folder):
+            named = _TEMPORARY.fullmatch(entry.name)
+            if named is None:
+                continue
+            with suppress(OSError):  # another process is about to do the same
+                if has_ended(named[1] or "") or time.time() - entry.stat().st_mtime > _ABANDONED:
+                    os.unlink(entry.path)
 
 
 def _with_suffix(path: Path) -> Path:
@@ -140,14 +171,43 @@ def _read_arrays(source: Path) -> dict[str, NDArray[np.generic]]:
         raise _unreadable(source, "it is no archive, or the end of it is missing")
     key = None
     try:
-        with np.load(source, allow_pickle=False) as archive:
-            for key in archive.files:
-                arrays[key] = archive[key]
+        with zipfile.ZipFile(source) as archive:
+            for entry in archive.infolist():
+                key = entry.filename.removesuffix(".npy")
+                with archive.open(entry) as file:
+                    check_array_size(file, entry.file_size)
+                with archive.open(entry) as file:
+                    arrays[key] = np.lib.format.read_array(file, allow_pickle=False)
     except _READ_ERRORS as error:
         raise _unreadable(source, f"key {key!r}: {reason_of(error)}") from error
     if not arrays:
         raise _unreadable(source, "it is empty")
     return arrays
+
+
+def check_array_size(file: IO[bytes], size: int) -> None:
+    """Raises ValueError unless an array in `.npy` form has the numbers that its header announces.
+
+    NumPy makes room for what the header says before it looks for numbers, and a compressed file may
+    hold more of them than the memory.
+
+    Args:
+        file: At the beginning of the array; left behind its header.
+        size: Number of bytes that are there.
+    """
+    version = np.lib.format.read_magic(file)
+    read_header = (
+        np.lib.format.read_array_header_1_0
+        if version == (1, 0)
+        else np.lib.format.read_array_header_2_0
+    )
+    shape, _, dtype = read_header(file)
+    expected, found = math.prod(shape) * dtype.itemsize, size - file.tell()
+    # An array of objects is refused for what it is.
+    if not dtype.hasobject and expected != found:
+        raise ValueError(f"its header announces {expected} bytes of numbers, there are {found}")
+    if exceeds_memory(expected):
+        raise ValueError(f"it has {expected / 2**30:.0f} GiB of numbers, more than the memory")
 
 
 def reason_of(error: Exception) -> str:

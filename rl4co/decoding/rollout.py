@@ -119,7 +119,7 @@ def decode(
         if step >= fewest and fewest < most and all_finished(env, state):
             break
         logits = strategy.filter(logits_fn(state), state["action_mask"])
-        action = strategy.choose(logits, step)
+        action = strategy.choose(logits, step, state)
         actions.append(action)
         for key, values in trace.items():
             values.append(logits > -torch.inf if key == SUPPORT else state[key])

@@ -7,6 +7,7 @@ A problem is a subclass with a handful of *pure hooks* on a mapping of tensors, 
 from __future__ import annotations
 
 import copy
+import inspect
 import math
 
 from collections.abc import Mapping, Sequence
@@ -59,7 +60,9 @@ class RL4COEnvBase(RecordsArguments, TorchRLMode):
         test_dataloader_names: Names of the test sets.
         check_solution: Whether `get_reward` verifies solutions.
         check_instance: Whether `reset` verifies instances.
-        check_action: Whether `step` refuses actions that the mask forbids.
+        check_action: Whether actions are refused that the mask forbids or that do not exist. None:
+            by `step`, if the action is on a CPU, where a look at it costs little. True: also on
+            other devices, in the decode loop and in TorchRL mode. False: never.
         dataset_cls: Data set class wrapped around instances.
         seed: Seed of the environment's own random stream; None draws from torch's global one.
         device: Device of the tensors.
@@ -81,7 +84,7 @@ class RL4COEnvBase(RecordsArguments, TorchRLMode):
         test_dataloader_names: Sequence[str] | None = None,
         check_solution: bool = True,
         check_instance: bool = True,
-        check_action: bool = False,
+        check_action: bool | None = None,
         dataset_cls: type[TensorDictDataset] = TensorDictDataset,
         seed: int | None = None,
         device: torch.device | str = "cpu",
@@ -155,9 +158,15 @@ class RL4COEnvBase(RecordsArguments, TorchRLMode):
             return super().step(td)
         check_action(self.name, td["action_mask"], td.get("action", None))
         state = dict(td.items())
+        if self._looks_at(state["action"]):
+            refuse_masked(self.name, state, state["action"])
         new_state = self.advance(state, state["action"])
         new_state["terminated"] = new_state["done"]
         return {"next": TensorDict(new_state, batch_size=td.batch_size, device=self.device)}
+
+    def _looks_at(self, action: Tensor) -> bool:
+        """Whether `step` checks an action by itself, see `check_action`."""
+        return self.check_action is None and action.device.type == "cpu"
 
     def advance(self, state: State, action: Tensor) -> State:
         """One step on a plain mapping: the new state with its mask. What the decode loop calls."""
@@ -245,7 +254,7 @@ class RL4COEnvBase(RecordsArguments, TorchRLMode):
 
     def check_instances(self, td: TensorDictBase) -> None:
         """Raises :class:`InvalidInstanceError` naming the key, the instance and the rule."""
-        self.schema.check(td, self._instance_faults)
+        self.schema.check(td, self._instance_faults, self._fault_place)
 
     def dataset(
         self,
@@ -418,6 +427,17 @@ class RL4COEnvBase(RecordsArguments, TorchRLMode):
         return self._render(state, actions, **options)
 
     # ---------------------------------------------------------------- internals
+
+    @classmethod
+    def hint_for_argument(cls, name: str, value: Any) -> str:
+        """Sizes and distributions belong to the generator."""
+        generator = getattr(cls, "generator_cls", Generator)
+        if name not in inspect.signature(generator.__init__).parameters:
+            return ""
+        return (
+            f"it is one of {generator.__name__}: write "
+            f"{cls.__name__}(generator_params={{{name!r}: {value!r}}});"
+        )
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(generator={self.generator!r}, device={str(self.device)!r})"

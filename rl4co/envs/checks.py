@@ -13,7 +13,7 @@ import numpy as np
 from rl4co.core.errors import ConfigError, EnvCheckError
 from rl4co.core.rng import derive_generator, forked_rng
 from rl4co.envs.base import RL4COEnvBase
-from rl4co.envs.contract import RULES
+from rl4co.envs.contract import CONSEQUENCES, RULES
 from rl4co.envs.contract.evidence import Check, Probe, describe
 from rl4co.envs.contract.improvement import IMPROVEMENT_RULES, ImprovementProbe
 from rl4co.envs.improvement import is_improvement
@@ -70,7 +70,9 @@ def find_faults(
             finding = f"a random rollout fails with {describe(error)}; nothing else was checked"
             return {"random rollouts work": [finding]}
         findings = {rule: list(_apply(rule, check, probe)) for rule, check in _rules(env)}
-    return {rule: texts for rule, texts in findings.items() if texts}
+    broken = {rule: texts for rule, texts in findings.items() if texts}
+    follows = {other for rule in broken for other in CONSEQUENCES.get(rule, ())}
+    return {rule: texts for rule, texts in broken.items() if rule not in follows}
 
 
 def rules_for(env: RL4COEnvBase) -> list[str]:

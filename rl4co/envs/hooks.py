@@ -27,7 +27,9 @@ class ProblemHooks:
 
     name: ClassVar[str]
     generator_cls: ClassVar[type[Generator]]
-    #: Keys of an instance with the axes of one instance, e.g. `{"locs": "n 2", "prize": "n+1"}`.
+    #: Keys of an instance with the axes of one instance, e.g. `{"locs": "n 2", "prize": "n+1"}`:
+    #: sizes, names and sums with blanks between them, "" for one number (see
+    #: :class:`rl4co.envs.instances.InstanceSchema`).
     instance_shapes: ClassVar[Mapping[str, str]]
     #: Keys that an instance may have on top.
     optional_shapes: ClassVar[Mapping[str, str]] = {}
@@ -64,6 +66,10 @@ class ProblemHooks:
         """Rule → `[*B]`, True where an instance breaks it (shapes and NaN are checked already)."""
         return {}
 
+    def _fault_place(self, instance: State) -> str:
+        """Where the first instance that breaks a rule is wrong, as text to add to the refusal."""
+        return ""
+
     def _step_reward(self, state: State, action: Tensor, changes: State) -> Tensor | None:
         """Reward `[*B, 1]` of one step for problems with dense rewards; None = at the end only."""
         return None
@@ -84,7 +90,7 @@ class ProblemHooks:
 
         An instance that has fewer repeats them in turn, after all of them are used.
         """
-        raise UnsupportedError(f"{self.name} has no multi-start; use sampling instead")
+        raise UnsupportedError(_no_starts(self.name))
 
     def _start_prefix(self, state: State) -> Tensor | None:
         """Actions `[*B, K]` that every solution begins with, before the start; None if there are
@@ -93,7 +99,7 @@ class ProblemHooks:
 
     def _count_starts(self, state: State) -> int:
         """Number of distinct first actions of the instance in the batch that has most of them."""
-        raise UnsupportedError(f"{self.name} has no multi-start; use sampling instead")
+        raise UnsupportedError(_no_starts(self.name))
 
     def _most_starts(self, state: State) -> int:
         """Most starts that may be asked for, from shapes alone.
@@ -130,3 +136,10 @@ class ProblemHooks:
     def _render(self, state: State, actions: Tensor | None, **options: Any) -> Any:
         """Figure of a single instance (no batch axis)."""
         raise UnsupportedError(f"{self.name} cannot be rendered")
+
+
+def _no_starts(problem: str) -> str:
+    return (
+        f"expected several starts (multi-start, POMO), got none for {problem}; write the hooks "
+        "_count_starts and _start_actions, or use sampling (AttentionModel, SymNCO) instead"
+    )

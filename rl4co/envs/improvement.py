@@ -188,7 +188,11 @@ class ImprovementEnvBase(RL4COEnvBase):
     def step(self, td: TensorDictBase) -> Any:
         """Makes the move `td["action"]`; the new state is under `"next"`. `td` is not modified."""
         if not self._torchrl_mode:
-            self._check_move_shape(td, td.get("action", None))
+            action = td.get("action", None)
+            self._check_move_shape(td, action)
+            if self._looks_at(action):
+                state = dict(td.items())
+                self._refuse_forbidden(state, self.read_action(state, action))
             return {"next": self._step(td)}
         return super(RL4COEnvBase, self).step(td)
 
@@ -350,13 +354,18 @@ class ImprovementEnvBase(RL4COEnvBase):
     def _accepted_widths(self, width: int) -> tuple[int, ...]:
         return (width,)
 
-    def _refuse_forbidden(self, state: State, action: Tensor) -> None:
+    def allows(self, state: State, action: Tensor) -> Tensor:
+        """Whether a move `[*B, A]` exists and may be made: `[*B]`."""
+        action = self.read_action(state, action)
         sizes = torch.tensor(
             self.action_sizes(state["visited_time"].shape[-1]), device=action.device
         )
         exists = ((action >= 0) & (action < sizes)).all(-1)  # [*B]
         inside = torch.minimum(action.clamp_min(0), sizes - 1)
-        allowed = exists & self._is_allowed(state, inside)
+        return exists & self._is_allowed(state, inside)
+
+    def _refuse_forbidden(self, state: State, action: Tensor) -> None:
+        allowed = self.allows(state, action)
         if not allowed.all():
             where = (~allowed).flatten().nonzero().flatten().tolist()
             raise InvalidActionError(

@@ -6,6 +6,7 @@ The check is one vectorised pass over a batch; a message names the key, the inst
 from __future__ import annotations
 
 import dataclasses
+import re
 
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
@@ -15,13 +16,22 @@ import torch
 from tensordict import TensorDict, TensorDictBase
 from torch import Tensor
 
-from rl4co.core.errors import FileFormatError, InvalidInstanceError, format_indices
+from rl4co.core.errors import ConfigError, FileFormatError, InvalidInstanceError, format_indices
 from rl4co.data.io import load_npz_to_tensordict
+
+#: Largest number of an instance: squares of it, and sums of many of them, are finite in float32.
+LARGEST = 1e15
+#: One axis of a key: a size, a name, or a name plus a number.
+_AXIS = re.compile(r"\d+|[A-Za-z_]+(\+\d+)?")
 
 
 @dataclasses.dataclass(frozen=True)
 class InstanceSchema:
     """Keys, shapes and kinds of numbers of a problem's instances.
+
+    The axes of a key are written as a string with blanks between them: a size (`"2"`), a name
+    (`"n"`, of the same size wherever it stands) or a name plus a number (`"n+1"`). The empty string
+    is a key without axes, one number for each instance.
 
     Attributes:
         problem: Name of the problem, for messages.
@@ -39,6 +49,21 @@ class InstanceSchema:
     unlimited: Collection[str]
     kinds: Mapping[str, str]
 
+    def __post_init__(self) -> None:
+        for table in (self.required, self.optional):
+            if not isinstance(table, Mapping):
+                raise ConfigError(
+                    f"expected a mapping of keys to axes for {self.problem}, got {table!r}; write "
+                    'instance_shapes = {"locs": "n 2"}'
+                )
+            for key, axes in table.items():
+                if not isinstance(axes, str) or not all(map(_AXIS.fullmatch, axes.split())):
+                    raise ConfigError(
+                        f"expected axes of {self.problem} key {key!r} as sizes (2), names (n) or "
+                        f"sums (n+1) with blanks between them, got {axes!r}; write "
+                        "'n 2' for n points in the plane, '' for one number"
+                    )
+
     def required_keys(self, present: Collection[str]) -> set[str]:
         """Keys that an instance must have, given the optional ones that are present."""
         replaced = {
@@ -50,13 +75,18 @@ class InstanceSchema:
         return set(self.required) - replaced
 
     def check(
-        self, td: TensorDictBase, find_faults: Callable[[dict[str, Tensor]], dict[str, Tensor]]
+        self,
+        td: TensorDictBase,
+        find_faults: Callable[[dict[str, Tensor]], dict[str, Tensor]],
+        find_place: Callable[[dict[str, Tensor]], str],
     ) -> None:
         """Raises :class:`InvalidInstanceError` unless all instances are sound.
 
         Args:
             td: Instances.
             find_faults: The problem's own rules: rule → `[*B]`, True where an instance breaks it.
+            find_place: Where the first faulty instance is wrong, as text to add. Like the rules, it
+                sees instances with the right keys, shapes and kinds of numbers only.
         """
         instance = dict(td.items())
         if 0 in td.batch_size:
@@ -65,11 +95,10 @@ class InstanceSchema:
                 f"got batch size {list(td.batch_size)}; is the data set or the slice of it empty?"
             )
         self._check_keys(instance, td.batch_size)
-        faults = {
-            f"{key} is finite": _not_finite(value, len(td.batch_size), key in self.unlimited)
-            for key, value in instance.items()
-            if (key in self.required or key in self.optional) and value.is_floating_point()
-        }
+        faults: dict[str, Tensor] = {}
+        for key, value in instance.items():
+            if (key in self.required or key in self.optional) and value.dtype != torch.bool:
+                faults |= _range_faults(key, value, len(td.batch_size), key in self.unlimited)
         faults.update(find_faults(instance))
         if not faults:
             return
@@ -82,7 +111,7 @@ class InstanceSchema:
                 raise InvalidInstanceError(
                     f"expected {self.problem} instances in which {rule}, "
                     f"got {int(row.sum())} of {len(row)} that break it (instances {where}); "
-                    "mend them or leave them out"
+                    f"mend them or leave them out{find_place(instance)}"
                 )
 
     def load(self, path: str | Path) -> TensorDict:
@@ -137,6 +166,12 @@ class InstanceSchema:
                     f"expected {self.problem} key {key!r} of a {kind} dtype, got {value.dtype}; "
                     "convert it before reset"
                 )
+            # Integers are indices and are added up; torch mixes no two kinds of them in that.
+            if kind == "integer" and value.dtype != torch.int64:
+                raise InvalidInstanceError(
+                    f"expected {self.problem} key {key!r} of dtype int64, got {value.dtype}; "
+                    "convert it before reset"
+                )
 
 
 def number_kind(value: Tensor) -> str:
@@ -148,13 +183,25 @@ def number_kind(value: Tensor) -> str:
     return "floating point" if value.dtype.is_floating_point else "integer"
 
 
-def _not_finite(value: Tensor, batch_dims: int, unlimited: bool) -> Tensor:
-    """Instances with a NaN or an infinity, unless it means "no limit": `[*B, ...]` → `[*B]`."""
+def _range_faults(key: str, value: Tensor, batch_dims: int, unlimited: bool) -> dict[str, Tensor]:
+    """Rules on the range of numbers `[*B, ...]` → `[*B]`, True where an instance breaks one.
+
+    Args:
+        key: Name of the numbers.
+        value: The numbers.
+        batch_dims: Number of axes of the batch.
+        unlimited: Whether infinity means "no limit".
+    """
     # NaN is the smallest and the largest of whatever it is among. This is many times faster than
     # asking each entry, which shows where instances have matrices.
     rows = value.flatten(batch_dims) if value.dim() > batch_dims else value.unsqueeze(-1)
     low, high = rows.amin(-1), rows.amax(-1)  # [*B]
-    return ~(low > -torch.inf if unlimited else low.isfinite() & high.isfinite())
+    if unlimited:
+        return {f"{key} is finite": ~(low > -torch.inf)}
+    return {
+        f"{key} is finite": ~(low.isfinite() & high.isfinite()),
+        f"{key} is at most {LARGEST:g} (choose another unit)": (low < -LARGEST) | (high > LARGEST),
+    }
 
 
 def _axis_size(letter: str, size: int, sizes: dict[str, int]) -> int:

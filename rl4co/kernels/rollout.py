@@ -35,6 +35,9 @@ from rl4co.kernels.untouched import is_untouched
 
 State = dict[str, Tensor]
 
+#: Strategies that the loops decide like, as "module:class": not those of others by the same name.
+_STRATEGIES = ("rl4co.decoding.strategies:Greedy", "rl4co.decoding.strategies:Sampling")
+
 
 @dataclasses.dataclass(frozen=True)
 class RolloutKernel:
@@ -162,7 +165,7 @@ def _fits(kernel: RolloutKernel, env: Any, decoder: Any, cache: Any, strategy: A
         and pointer.has_default_attention
         and _name(type(context)) == kernel.mirror.context
         and context.project_context.bias is None
-        and type(strategy).__name__ in ("Greedy", "Sampling")
+        and _name(type(strategy)) in _STRATEGIES
         and strategy.mask_logits
         and strategy.tanh_clipping > 0
         and not strategy.truncates

@@ -30,10 +30,15 @@ LOAD_RESOLUTION = 10**7
 PRIZE_RESOLUTION = 10**9
 
 
-def to_integers(problem: RoutingProblem) -> RoutingProblem:
-    """The problem in integers; `unit` is what one unit of cost is worth."""
+def to_integers(problem: RoutingProblem, largest: int = LARGEST) -> RoutingProblem:
+    """The problem in integers; `unit` is what one unit of cost is worth.
+
+    Args:
+        problem: In real numbers.
+        largest: Units of the largest length or time, at most.
+    """
     problem = _without_negative_lengths(problem)
-    unit = _find_unit(problem.length)
+    unit = _find_unit(problem.length, largest)
     changes: dict[str, Any] = {"length": _up(problem.length / unit)}
     vehicles = [
         dataclasses.replace(vehicle, max_length=_down(vehicle.max_length / unit))
@@ -42,24 +47,24 @@ def to_integers(problem: RoutingProblem) -> RoutingProblem:
     cost_unit = unit
     if problem.skip_cost is not None:
         if not any(vehicle.rate for vehicle in vehicles):  # lengths cost nothing
-            cost_unit = _find_unit(problem.skip_cost)
+            cost_unit = _find_unit(problem.skip_cost, largest)
         changes["skip_cost"] = _nearest(problem.skip_cost / cost_unit)
     if problem.prize is not None:
         scale = PRIZE_RESOLUTION / (float(problem.prize.sum()) or 1.0)
         changes["prize"] = np.floor(problem.prize * scale).astype(np.int64)
         changes["min_prize"] = int(np.ceil(problem.min_prize * scale))
-    changes |= _integer_times(problem)
+    changes |= _integer_times(problem, largest)
     loads, vehicles = _integer_loads(problem, vehicles)
     return dataclasses.replace(
         problem, **changes, **loads, vehicles=tuple(vehicles), unit=cost_unit * problem.unit
     )
 
 
-def _find_unit(values: Array) -> float:
+def _find_unit(values: Array, largest: int) -> float:
     positive = values[values > 0]
     if not positive.size:
         return 1.0
-    return max(float(np.median(positive)) / RESOLUTION, float(positive.max()) / LARGEST)
+    return max(float(np.median(positive)) / RESOLUTION, float(positive.max()) / largest)
 
 
 def _without_negative_lengths(problem: RoutingProblem) -> RoutingProblem:
@@ -83,10 +88,10 @@ def _without_negative_lengths(problem: RoutingProblem) -> RoutingProblem:
     )
 
 
-def _integer_times(problem: RoutingProblem) -> dict[str, Any]:
+def _integer_times(problem: RoutingProblem, largest: int) -> dict[str, Any]:
     if problem.duration is None or problem.windows is None or problem.service is None:
         return {}
-    unit = _find_unit(problem.duration)
+    unit = _find_unit(problem.duration, largest)
     opening, closing = problem.windows.T
     # No route that waits only where it must ends later than this: whatever closes after is open.
     latest = opening.max() + problem.duration.max(1).sum() + problem.service.sum()

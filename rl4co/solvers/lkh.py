@@ -1,4 +1,8 @@
-"""LKH, the Lin-Kernighan-Helsgaun heuristic (Helsgaun, 2000), through the package `elkai`.
+"""LKH, the Lin-Kernighan-Helsgaun heuristic (Helsgaun, 2000): `elkai`, or an LKH-3 executable.
+
+The package `elkai` has tours and paths. The executable of LKH-3, for whoever has built it, knows
+more problems (:mod:`rl4co.solvers._lkh3_worker`): the argument `executable`, or the environment
+variable `RL4CO_LKH`, names it. The rest of this text is about the former.
 
 On the instance sizes of the paper it finds optimal tours in nearly all cases. It solves whatever is
 formulated as one tour through all nodes, or as one path from the first node to the last. Paths
@@ -16,6 +20,7 @@ insertion, 2-opt and Or-opt; a warning (or the command line) says so.
 from __future__ import annotations
 
 import dataclasses
+import os
 import tempfile
 import time
 
@@ -35,13 +40,19 @@ from rl4co.envs.routing.tsp.local_search import improve_tour
 from rl4co.envs.routing.tsp.neighbor_search import NUM_NEIGHBORS, improve_tours
 from rl4co.solvers._base import register_solver
 from rl4co.solvers._geometry import Geometry
+from rl4co.solvers._lkh3 import VARIABLE, solve_with_executable
 from rl4co.solvers._lkh_worker import path_from_tour, read_tour
 from rl4co.solvers._parallel import map_instances
 from rl4co.solvers._problem import Route, RoutingProblem, Vehicle
 from rl4co.solvers._quick import quick_visits
 from rl4co.solvers._routing import formulate, refuse_dense, time_left
 from rl4co.solvers._watch import is_stopped, report_cut
-from rl4co.solvers.formulations import RoutingFormulation, formulation_of, pad_actions
+from rl4co.solvers.formulations import (
+    RoutingFormulation,
+    formulation_of,
+    instances_of,
+    pad_actions,
+)
 from rl4co.solvers.formulations._routing import one_route
 
 #: Largest integer distance. LKH multiplies by its precision (100) and adds node penalties in 32-bit
@@ -51,6 +62,7 @@ RESOLUTION = 1_000_000
 FAR = 9 * RESOLUTION
 #: Seconds beyond its time before LKH is killed: nothing is lost, its best tour is on disk.
 GRACE = 0.1
+LARGEST_SEED = 2**31 - 1
 
 
 @register_solver("lkh", reads=RoutingFormulation)
@@ -62,6 +74,7 @@ def lkh(
     num_procs: int,
     runs: int = 10,
     seed: int = 1,
+    executable: str | None = None,
     progress: bool | None = None,
     initial: Tensor | None = None,
 ) -> Tensor:
@@ -74,6 +87,8 @@ def lkh(
         num_procs: Instances solved at the same time, each in its own process.
         runs: Independent runs of LKH, of which the best counts.
         seed: Seed of LKH.
+        executable: Path of LKH-3, which then solves everything. None: that in `RL4CO_LKH`, for what
+            `elkai` does not solve.
         progress: Whether to show a progress bar; None: if stderr is a terminal.
         initial: Solutions with which each run begins `[B, T]`; the result is not worse.
 
@@ -81,13 +96,29 @@ def lkh(
         Actions `[B, T]`; closed tours start at node 0 (or like the initial one, if that is not
         improved).
     """
-    if find_spec("elkai") is None:
-        raise MissingDependencyError("elkai", "solvers")
     if runs < 1:
         raise ConfigError(f"expected at least 1 run, got {runs}")
     began = time.perf_counter()
+    seed = seed or LARGEST_SEED  # LKH takes 0 for the time of day
     refuse_dense(env, td, "LKH")
     formulation = formulation_of(env, RoutingFormulation)
+    if executable is None and os.environ.get(VARIABLE):
+        first = formulation.formulate(env, next(instances_of(td)))
+        executable = os.environ[VARIABLE] if find_obstacle(first) else None
+    if executable is not None:
+        return solve_with_executable(
+            env,
+            td,
+            executable,
+            max_runtime=max_runtime,
+            num_procs=num_procs,
+            runs=runs,
+            seed=seed,
+            progress=progress,
+            initial=initial,
+        )
+    if find_spec("elkai") is None:
+        raise MissingDependencyError("elkai", "solvers")
     problems = formulate(env, td, formulation, find_obstacle, "LKH")
     distances = torch.from_numpy(np.stack([problem.length for problem in problems]))  # [B, N, N]
     # All instances of a batch have the same number of nodes, and so the same last one.
@@ -215,14 +246,18 @@ def _geometry(job: _Job) -> Geometry:
 
 
 def find_obstacle(problem: RoutingProblem) -> str | None:
-    """Why LKH cannot solve a problem; None: it is a tour or a path through all nodes."""
+    """Why `elkai` cannot solve a problem; None: it is a tour or a path through all nodes."""
     vehicle, last = problem.vehicles[0], len(problem.length) - 1
     limits = (problem.delivery, problem.pickup, problem.windows, problem.skip_cost, problem.prize)
     unlimited = not problem.orders and all(limit is None for limit in limits)
     alone = len(problem.vehicles) == 1 and vehicle == Vehicle(end=vehicle.end)
     if unlimited and alone and vehicle.end in (0, last) and problem.objective != "lateness":
         return None
-    return "it knows tours and paths through all nodes only, of one vehicle without limits"
+    return (
+        "without an executable of LKH-3 it knows tours and paths through all nodes only, of one "
+        "vehicle without limits; name one with executable=..., --lkh-executable or the variable "
+        f"{VARIABLE}, or use another solver"
+    )
 
 
 def _better(env: RL4COEnvBase, td: TensorDictBase, found: Tensor, initial: Tensor) -> Tensor:

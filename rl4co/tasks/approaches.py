@@ -57,12 +57,14 @@ class BySolver:
     Args:
         solver: Name; None: the best one for the problem (that can begin with a solution).
         max_runtime: Seconds per instance.
-        seed: Seed of the solver; None: its own default.
+        seed: Seed of the solver, if it has one; None: its own default.
+        options: Further options of the solver.
     """
 
     solver: str | None = None
     max_runtime: float = 10.0
     seed: int | None = None
+    options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not self.max_runtime > 0:
@@ -80,14 +82,15 @@ class BySolver:
             if self.solver
             else env.default_solver(warm_start=is_warm, large=is_large)
         )
-        options: dict[str, Any] = held_limits(instance.solver_options, chosen)
+        limits = held_limits(instance.solver_options, chosen)
+        options: dict[str, Any] = {**limits, **self.options}
         if start is not None:
             options["initial"] = instance.to_actions(start)
             offer(lambda: Answer(start, chosen.name))
         else:
             offer(lambda: _quick_answer(instance, env, exact, chosen.name))
-        # What goes on from a solution may well be without chance, even if the start was not.
-        if self.seed is not None and not (is_warm and "seed" not in chosen.options):
+        # A solver without chance gives the same for every seed.
+        if self.seed is not None and "seed" in chosen.options:
             options["seed"] = self.seed
         found = chosen(env, exact, max_runtime=self.max_runtime, **options)
         bound = None if found.bounds is None else float(found.bounds[0])

@@ -14,7 +14,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from rl4co.core.registry import EMBEDDINGS, ENVS, MODELS, SOLVERS, Registry
+from rl4co.core.registry import DECODING, EMBEDDINGS, ENVS, MODELS, SOLVERS, Registry
 from rl4co.tasks.methods import METHODS
 
 CONFIG_DIR = Path(__file__).resolve().parent.parent / "configs"
@@ -90,7 +90,10 @@ CATALOGUE: dict[str, Callable[[], dict[str, str]]] = {
     "models": functools.partial(_registered, MODELS),
     "experiments": _experiments,
     "baselines": functools.partial(_table, "rl4co.models.rl.baselines", "BASELINES"),
-    "decoding": functools.partial(_table, "rl4co.decoding.strategies", "_STRATEGIES"),
+    "decoding": lambda: {
+        **_table("rl4co.decoding.strategies", "_STRATEGIES"),
+        **_registered(DECODING),
+    },
     "methods": lambda: {name: method.summary for name, method in METHODS.items()},
     "solvers": functools.partial(_registered, SOLVERS),
     "embeddings": functools.partial(_registered, EMBEDDINGS),

@@ -23,10 +23,17 @@ from torch import Tensor, nn
 
 from rl4co.core.errors import ConfigError, UnknownNameError, UnsupportedError
 from rl4co.core.ops import unbatchify
+from rl4co.core.registry import DECODING
 from rl4co.core.rng import derive_generator
 from rl4co.data.augment import StateAugmentation
 from rl4co.data.dataset import TensorDictDataset
 from rl4co.data.io import save_tensordict_to_npz
+from rl4co.decoding.strategies import (
+    BeamSearch,
+    DecodeType,
+    DecodingStrategy,
+    get_decoding_strategy,
+)
 from rl4co.envs.base import RL4COEnvBase
 from rl4co.envs.improvement import is_improvement
 from rl4co.models.policies.constructive import ConstructivePolicy
@@ -48,13 +55,18 @@ class _Evaluation:
     feats: Sequence[str] | None
     seed: int
 
+    @property
+    def strategy(self) -> DecodingStrategy:
+        """How the policy is asked to decode, but for what it prefers itself."""
+        return get_decoding_strategy(self.method.decode_type, **self.decoding)
+
     def solutions_per_instance(self, td: TensorDictBase) -> int:
         """How many solutions are decoded for each instance of a state."""
-        starts = 1
-        if self.method.decode_type == "multistart_greedy":
-            starts = self.decoding.get("num_starts") or self.env.get_num_starts(td)
+        starts, strategy = 1, self.strategy
+        if strategy.multistart:
+            starts = strategy.num_starts or self.env.get_num_starts(td)
         copies = self.num_augment if self.method.augment_fn else 1
-        width = self.decoding.get("num_samples") or self.decoding.get("beam_width") or 1
+        width = strategy.beam_width if isinstance(strategy, BeamSearch) else strategy.num_samples
         return int(starts * copies * width)
 
     def __call__(self, instances: TensorDictBase, first: int) -> tuple[Tensor, Tensor]:
@@ -70,7 +82,7 @@ class _Evaluation:
         settings = dict(self.decoding)
         if isinstance(self.policy, ConstructivePolicy):
             settings["log_probs"] = False
-        if self.method.samples:
+        if self.strategy.draws and self.strategy.rng is None:
             settings["rng"] = derive_generator(self.seed, "sampling", first, device=device)
         out = self.policy(
             seen,
@@ -107,7 +119,7 @@ def evaluate_policy(
     env: RL4COEnvBase,
     policy: nn.Module,
     dataset: DatasetLike,
-    method: str = "greedy",
+    method: DecodeType = "greedy",
     batch_size: int | None = None,
     max_batch_size: int = 4096,
     start_batch_size: int = 8192,
@@ -133,7 +145,8 @@ def evaluate_policy(
         env: Environment.
         policy: Constructive policy; solved on its device, in evaluation mode.
         dataset: Instances, a data set, an `.npz` file, or a number of test instances to generate.
-        method: One of :data:`~rl4co.tasks.methods.METHODS`.
+        method: One of :data:`~rl4co.tasks.methods.METHODS`, or a decoding strategy of one's own
+            (registered name, class or object), which says itself how many solutions it makes.
         batch_size: Instances per call of the policy; None: chosen from the solutions per instance
             and halved while memory does not suffice.
         max_batch_size: Most instances per call when chosen.
@@ -187,7 +200,7 @@ def evaluate_policy(
             solutions = evaluation.solutions_per_instance(env.reset(instances[:1]))
             batch_size = max(1, min(max_batch_size, start_batch_size // solutions))
         started = time.perf_counter()
-        rewards, actions = _run(evaluation, instances, batch_size, adaptive, progress, method)
+        rewards, actions = _run(evaluation, instances, batch_size, adaptive, progress, str(method))
         inference_time = time.perf_counter() - started
     if save_path is not None:
         results = TensorDict({"rewards": rewards, "actions": actions}, batch_size=[len(rewards)])
@@ -240,8 +253,9 @@ def _run(
     title: str,
 ) -> tuple[Tensor, Tensor]:
     """Rewards `[num]` and actions `[num, T]` on the CPU."""
-    from rich.console import Console
     from rich.progress import Progress
+
+    from rl4co.core.console import Console
 
     num = instances.batch_size[0]
     rewards: list[Tensor] = []
@@ -266,18 +280,28 @@ def _run(
     return torch.cat(rewards), torch.cat(padded)
 
 
-def _method(name: str, force_dihedral_8: bool) -> EvalMethod:
-    if name not in METHODS:
-        raise UnknownNameError("evaluation method", name, METHODS)
-    method = METHODS[name]
+def _method(name: DecodeType, force_dihedral_8: bool) -> EvalMethod:
+    if _is_own(name):
+        return EvalMethod(name, type(get_decoding_strategy(name)).__name__)
+    method = METHODS.get(str(name))
+    if method is None:
+        raise UnknownNameError("evaluation method", name, {*METHODS, *DECODING})
     if method.augment_fn == "dihedral8" and not force_dihedral_8:
         return dataclasses.replace(method, augment_fn="symmetric")
     return method
 
 
-def _decoding(method: EvalMethod, name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
+def _is_own(name: DecodeType) -> bool:
+    """Whether it is a strategy of one's own, rather than one of the library's names."""
+    return not isinstance(name, str) or name.removeprefix("multistart_") in DECODING
+
+
+def _decoding(method: EvalMethod, name: object, settings: Mapping[str, Any]) -> dict[str, Any]:
     """The settings that were given; refuses those that this method would not look at."""
     given = {key: value for key, value in settings.items() if value is not None}
+    if _is_own(method.decode_type):
+        get_decoding_strategy(method.decode_type, **given)  # refuses what it does not know
+        return given
     meaningful = {
         "num_starts": method.decode_type == "multistart_greedy",
         "beam_width": method.decode_type == "beam_search",

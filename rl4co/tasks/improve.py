@@ -265,7 +265,6 @@ def _bar(
     steps: int | None, seconds: float | None, shown: bool
 ) -> Iterator[Callable[[_Record], None]]:
     """A progress bar over steps, or over seconds if only these are limited."""
-    from rich.console import Console
     from rich.progress import (
         BarColumn,
         Progress,
@@ -273,6 +272,8 @@ def _bar(
         TimeElapsedColumn,
         TimeRemainingColumn,
     )
+
+    from rl4co.core.console import Console
 
     columns = (
         TextColumn("Improving"), BarColumn(), TimeElapsedColumn(), TimeRemainingColumn(),

@@ -228,8 +228,9 @@ def extras(cfg: DictConfig) -> None:
 
 def print_config_tree(cfg: DictConfig, resolve: bool = True) -> None:
     """Prints a configuration as coloured YAML."""
-    from rich.console import Console
     from rich.syntax import Syntax
+
+    from rl4co.core.console import Console
 
     text = OmegaConf.to_yaml(cfg, resolve=resolve)
     Console().print(Syntax(text, "yaml", background_color="default"))
@@ -265,7 +266,7 @@ def get_metric_value(metrics: Mapping[str, Any], name: str | None) -> float | No
 
 def show_versions() -> None:
     """Prints versions of what matters, for bug reports."""
-    from rich.console import Console
+    from rl4co.core.console import Console
 
     packages = (
         "rl4co", "torch", "tensordict", "torchrl", "lightning", "hydra-core", "omegaconf", "numpy",

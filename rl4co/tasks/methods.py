@@ -5,6 +5,10 @@ from __future__ import annotations
 import dataclasses
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rl4co.decoding.strategies import DecodeType
 
 
 @dataclasses.dataclass(frozen=True)
@@ -12,13 +16,13 @@ class EvalMethod:
     """How solutions are decoded; the best one of each instance counts.
 
     Args:
-        decode_type: Decode type of the policy.
+        decode_type: Decode type of the policy: a name, or a strategy of one's own.
         summary: One line for help texts.
         augment_fn: Symmetries under which each instance is solved; None: as it is.
         samples: Whether several solutions are drawn from the policy.
     """
 
-    decode_type: str
+    decode_type: DecodeType
     summary: str
     augment_fn: str | None = None
     samples: bool = False

@@ -96,9 +96,10 @@ def search(
 @contextlib.contextmanager
 def _bar(title: str, model: TransductiveModel, shown: bool) -> Iterator[Callable[[Progress], None]]:
     """A progress bar over all iterations of all instances."""
-    from rich.console import Console
     from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
     from rich.progress import Progress as Bar
+
+    from rl4co.core.console import Console
 
     record = model.record
     columns = (

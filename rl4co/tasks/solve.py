@@ -27,6 +27,7 @@ from rl4co.core.errors import ConfigError, RL4COError, StoppedError
 from rl4co.data.formats import Published, find_instances, read_instance
 from rl4co.data.formats.published import differs
 from rl4co.data.formats.write import require_writable
+from rl4co.data.io import atomic_write
 from rl4co.solvers._parallel import Crew
 from rl4co.solvers._watch import Watch
 from rl4co.tasks.approaches import (
@@ -112,8 +113,12 @@ class Solved:
 
     @property
     def gap(self) -> float | None:
-        """How much worse the value is than the best-known one (0.01 is 1 %); None if unknown."""
-        return None if self.instance.best_known is None else self.instance.gap(self.value)
+        """How much worse the value is than the best-known one (0.01 is 1 %); None if unknown.
+
+        A best-known value of 0, as a table may have it, has no gaps either.
+        """
+        best = self.instance.best_known
+        return self.instance.gap(self.value) if best or best == self.value else None
 
     @property
     def lower_bound(self) -> float | None:
@@ -296,8 +301,9 @@ def _map_files(
     attempt: Callable[[Path, Crew], Outcome], files: Sequence[Path], num_procs: int, progress: bool
 ) -> list[Outcome]:
     """Outcomes in the order of the files."""
-    from rich.console import Console
     from rich.progress import Progress
+
+    from rl4co.core.console import Console
 
     with (
         Crew() as crew,
@@ -329,8 +335,8 @@ def save_picture(solved: Solved, path: str | os.PathLike[str]) -> Path:
     instance, env = solved.instance, environment_of(solved.instance)
     state = env.reset(instance.to_tensordict(normalize=False))
     figure = env.render(state, instance.to_actions(solved.solution), title=describe(solved))
-    target.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(target, dpi=150)
+    with atomic_write(target) as file:
+        figure.savefig(file, dpi=150, format=target.suffix[1:].lower())
     return target
 
 

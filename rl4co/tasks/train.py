@@ -210,8 +210,9 @@ def _report(metrics: dict[str, float]) -> None:
     """Prints the metrics of a run as a table."""
     if not metrics or not is_rank_zero():
         return
-    from rich.console import Console
     from rich.table import Table
+
+    from rl4co.core.console import Console
 
     table = Table("metric", "value")
     for name in sorted(metrics):
@@ -284,7 +285,7 @@ _NOT_WRITABLE = {
 
 
 def _print_error(message: str) -> None:
-    from rich.console import Console
+    from rl4co.core.console import Console
 
     Console(stderr=True, soft_wrap=True).print(message, style="red", markup=False, highlight=False)
 

@@ -21,8 +21,10 @@ from lightning.pytorch.callbacks import Callback, ModelCheckpoint
 from lightning.pytorch.utilities.rank_zero import rank_zero_warn
 
 from rl4co.core.errors import ConfigError
+from rl4co.data.digest import seal
 from rl4co.data.io import atomic_write
 from rl4co.models.rl.checkpointing import read_checkpoint
+from rl4co.training.folder_lock import FolderLock
 
 _CHECKPOINTS_ELSEWHERE = (
     "give ModelCheckpoint another dirpath, the trainer another default_root_dir, or switch "
@@ -34,7 +36,8 @@ class AtomicCheckpointIO(TorchCheckpointIO):
     """Writes to a temporary name in the same folder, then renames; reads plain values only.
 
     Whatever happens during writing (a full disk, a kill, a power cut), the file under the final
-    name is the old one or the new one, never a part of it.
+    name is the old one or the new one, never a part of it. What happens to it later shows by its
+    digest when it is read.
     """
 
     def __init__(self) -> None:
@@ -57,7 +60,7 @@ class AtomicCheckpointIO(TorchCheckpointIO):
         buffer = io.BytesIO()
         torch.save(checkpoint, buffer)
         self._inspect(buffer, path)
-        write_atomically(Path(path), buffer.getvalue())
+        write_atomically(Path(path), seal(buffer.getvalue()))
 
     def load_checkpoint(
         self,
@@ -117,18 +120,44 @@ def _sync_folder(folder: Path) -> None:
 
 
 class WritableCheckpoints(Callback):
-    """Refuses to start a run whose checkpoints could not be written.
+    """Refuses to start a run whose checkpoints could not be written; warns if another run does so.
 
     The trainer adds it; without it a wrong folder would show after the first epoch.
     """
 
+    def __init__(self) -> None:
+        super().__init__()
+        self._locks: list[FolderLock] = []
+
     def on_fit_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Tries to write to the folder of every checkpoint callback."""
+        """Tries to write to the folder of every checkpoint callback, and claims it."""
         if not trainer.is_global_zero or getattr(trainer, "fast_dev_run", False):
             return
-        for callback in trainer.checkpoint_callbacks:
-            if isinstance(callback, ModelCheckpoint) and callback.dirpath is not None:
-                require_writable(callback.dirpath)
+        folders = {
+            callback.dirpath
+            for callback in trainer.checkpoint_callbacks
+            if isinstance(callback, ModelCheckpoint) and callback.dirpath is not None
+        }
+        for folder in sorted(map(str, folders)):
+            require_writable(folder)
+            if _is_local(folder):
+                self._locks.append(FolderLock(folder))
+                self._locks[-1].claim()
+
+    def teardown(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
+        """Releases the folders."""
+        self._release()
+
+    def on_exception(
+        self, trainer: L.Trainer, pl_module: L.LightningModule, exception: BaseException
+    ) -> None:
+        """Releases the folders."""
+        self._release()
+
+    def _release(self) -> None:
+        for lock in self._locks:
+            lock.release()
+        self._locks.clear()
 
 
 def require_writable_metrics(trainer: L.Trainer) -> None:

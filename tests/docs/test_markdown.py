@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.util
+import inspect
 import re
 import shlex
 
@@ -11,7 +13,10 @@ import pytest
 import typer
 
 from rl4co.cli import app
-from rl4co.core.registry import FORMULATIONS
+from rl4co.core.registry import DECODING, FORMULATIONS
+from rl4co.decoding.strategies import DecodingStrategy
+from rl4co.envs import Generator, RL4COEnvBase
+from rl4co.models import ConstructiveDecoder, REINFORCEBaseline
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -23,6 +28,8 @@ SHORTER = {
     "epochs=10, ": "epochs=1, limit_train_batches=2, limit_val_batches=1, logger=False, "
     "enable_checkpointing=False, ",
 }
+#: Page → the optional package that it is about.
+NEEDS_PACKAGE = {"gymnasium.md": "gymnasium"}
 #: Lines that need a file from elsewhere.
 NEEDS_FILES = "load_original_weights("
 
@@ -57,9 +64,12 @@ def test_the_papers_listing_is_printed_in_the_readme():
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_code_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """All blocks of a page, one after the other in one namespace."""
+    if package := NEEDS_PACKAGE.get(page.name):
+        pytest.importorskip(package)
     monkeypatch.chdir(tmp_path)
     # What a page registers is gone after it; all others are loaded before, and stay.
-    monkeypatch.setattr(FORMULATIONS, "_entries", dict(FORMULATIONS.items()))
+    for registry in (FORMULATIONS, DECODING):
+        monkeypatch.setattr(registry, "_entries", dict(registry.items()))
     namespace: dict[str, object] = {}
     for code in blocks(page):
         if NEEDS_FILES in code:
@@ -68,6 +78,41 @@ def test_code_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
         for long, short in SHORTER.items():
             code = code.replace(long, short)
         exec(compile(code, str(page), "exec"), namespace)
+
+
+# ---------------------------------------------------------------- what tables say
+
+MIGRATION = (ROOT / "docs" / "migration.md").read_text()
+#: Call in the second column of a row: `name(arguments)`, with the object it belongs to.
+CALL = re.compile(r"^\|[^|]*\|[^|]*?`(?:(\w+)\.)?(\w+)\(([\w, ]*)\)`", re.MULTILINE)
+OWNERS = {
+    "": RL4COEnvBase,
+    "generator": Generator,
+    "decoder": ConstructiveDecoder,
+    "choose": DecodingStrategy,
+    "forward": REINFORCEBaseline,
+    "setup": REINFORCEBaseline,
+    "epoch_callback": REINFORCEBaseline,
+}
+
+
+@pytest.mark.parametrize(("owner", "name", "arguments"), CALL.findall(MIGRATION))
+def test_migration_page_knows_the_hooks(owner: str, name: str, arguments: str):
+    """What it says to write has this name and these arguments."""
+    if owner in ("env", "policy"):
+        return  # calls of objects, which the blocks of the page make
+    cls = OWNERS[owner or (name if name in OWNERS else "")]
+    method = cls.forward if name == "decoder" else getattr(cls, name)
+    found = [key for key in inspect.signature(method).parameters if key != "self"]
+    assert found[: len(arguments.split(", "))] == arguments.split(", ")
+
+
+def test_migration_page_knows_the_modules():
+    """Those in the right column of the import paths are there."""
+    section = MIGRATION.partition("## Import paths")[2].partition("\n## ")[0]
+    homes = re.findall(r"`(rl4co[\w.]*)`", "".join(re.findall(r"\|([^|]*)\|$", section, re.M)))
+    assert len(homes) > 8
+    assert all(importlib.util.find_spec(home) for home in homes)
 
 
 # ---------------------------------------------------------------- the command line

@@ -91,6 +91,9 @@ RESERVED: dict[str, tuple[str, ...]] = {
 BANNED: dict[str, tuple[str, ...]] = {
     "envs": ("torch.nn",),  # environments know no networks
     "models.nn": ("tensordict",),  # tensors in, tensors out
+    # `rl4co.core.console` makes control characters in texts visible.
+    "tasks": ("rich.console",),
+    "cli": ("rich.console",),
 }
 
 # Loaded by `import rl4co`, these would make `rl4co --help` slow.
@@ -280,7 +283,7 @@ def test_reserved_libraries_stay_in_their_layers(library: str):
 
 @pytest.mark.parametrize("layer", BANNED)
 def test_banned_imports(layer: str):
-    """Environments know no networks; network blocks know no TensorDict."""
+    """Environments know no networks; network blocks no TensorDict; there is one console."""
     wrong = [
         f"{place(module, entry.line)} uses {entry.target}"
         for module in modules()

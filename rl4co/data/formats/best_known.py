@@ -8,6 +8,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from rl4co.data.formats.content import name_of
 from rl4co.data.formats.published import Published
 from rl4co.data.formats.shop import NAME_COLUMNS, Bounds, bound_columns
 from rl4co.data.formats.source import Source
@@ -30,13 +31,20 @@ def read_best_known(
     Raises:
         FileFormatError: The table has no such column, or does not list the instance.
     """
-    return read_known(table, instance, column).upper
+    known = read_known(table, instance, column)
+    if known is None:
+        raise Source(Path(table), "", ()).fault(
+            f"a line for {instance.name}", "none", "give the table of this set"
+        )
+    return known.upper
 
 
 def read_known(
     table: str | os.PathLike[str], instance: Published, column: str | None = None
-) -> Bounds:
+) -> Bounds | None:
     """The best-known value of an instance, and the lower bound on it, from a CSV table.
+
+    None if the table does not list the instance.
 
     Args:
         table: See :func:`read_best_known`.
@@ -51,7 +59,10 @@ def read_known(
     known = (*VALUE_COLUMNS, *pairs, "ub") if column is None else (column,)
     value_column = _pick(source, columns, known)
     rows = {row[name_column] or "": (reader.line_num, row) for row in reader}
-    line, row = rows[_find(source, list(rows), instance, name_column)]
+    name = _find(source, list(rows), instance, name_column)
+    if name is None:
+        return None
+    line, row = rows[name]
 
     def number(key: str | None) -> float | None:
         cell = "" if key is None else (row[key] or "").strip()
@@ -60,12 +71,12 @@ def read_known(
     return Bounds(number(pairs.get(value_column)), number(value_column))
 
 
-def _find(source: Source, names: Sequence[str], instance: Published, column: str) -> str:
-    """The name in a table that means an instance; a table may have paths of files."""
+def _find(source: Source, names: Sequence[str], instance: Published, column: str) -> str | None:
+    """The name in a table that means an instance, if there is one; it may be the path of a file."""
     file = instance.source or Path(instance.name)
     path = f"/{file.absolute().as_posix()}".lower()
     # File names first: several instances may have the same NAME.
-    for wanted in (file.name, file.stem, instance.name):
+    for wanted in (file.name, name_of(file), instance.name):
         found = [name for name in names if Path(name).name.lower() == wanted.lower()]
         found = [name for name in found if path.endswith(f"/{name.lower()}")] or found
         if len(found) == 1:
@@ -77,9 +88,7 @@ def _find(source: Source, names: Sequence[str], instance: Published, column: str
                 "keep the file in its folder, so that its path tells which one it is",
                 section=column,
             )
-    raise source.fault(
-        f"a line for {instance.name}", "none", "give the table of this set", section=column
-    )
+    return None
 
 
 def _pick(source: Source, names: Sequence[str], known: Sequence[str]) -> str:

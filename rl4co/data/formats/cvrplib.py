@@ -1,7 +1,8 @@
 """CVRPLIB and VRPLIB (`.vrp`): capacities, with time windows, backhauls or a limit on routes.
 
 Known sections: coordinates or a matrix, DEMAND_SECTION, DEPOT_SECTION, TIME_WINDOW_SECTION,
-SERVICE_TIME_SECTION, BACKHAUL_SECTION (amounts to fetch). Known keywords: CAPACITY, VEHICLES,
+SERVICE_TIME_SECTION, BACKHAUL_SECTION (amounts to fetch from every node; or, as LKH-3 has it, a
+list of nodes that ends with -1, whose demands are fetched). Known keywords: CAPACITY, VEHICLES,
 DISTANCE (longest route), SERVICE_TIME (of every customer). DISTANCE together with a service time
 limits the duration of a route, services included: it becomes the time at which the depot closes.
 VEHICLES limits the number of routes. The number in a name (A-n32-k5) does not: it is what the total
@@ -78,14 +79,13 @@ def read_cvrplib(sections: Sections) -> BenchmarkInstance:
     """An instance from a `.vrp` file."""
     sections.refuse_others(SECTIONS)
     _note_unknown(sections)
-    name = sections.header.get("NAME", "") or sections.source.path.stem
+    name = sections.header.get("NAME", "") or sections.source.name
     places = sections.places(_rounding(sections, name))
     labels = places.labels
     depot = sections.depot(labels)
     order = np.array([depot, *(place for place in range(len(labels)) if place != depot)])
     fields: dict[str, Any] = {
-        "demand": sections.column("DEMAND_SECTION", labels),
-        "backhaul_demand": _optional(sections, "BACKHAUL_SECTION", labels),
+        **_demands(sections, labels),
         **_times(sections, labels, depot),
     }
     fields = {
@@ -146,6 +146,34 @@ def _vehicles(sections: Sections) -> int | None:
     line = sections.header_lines["VEHICLES"]
     (number,) = sections.source.integers([sections.header["VEHICLES"]], line, "VEHICLES")
     return number
+
+
+def _demands(sections: Sections, labels: tuple[str, ...]) -> dict[str, Any]:
+    """What is brought to each node, and what is fetched from it."""
+    section = "BACKHAUL_SECTION"
+    demand = sections.column("DEMAND_SECTION", labels)
+    if not _is_list(sections, section, len(labels)):
+        return {"demand": demand, "backhaul_demand": _optional(sections, section, labels)}
+    place = {label: position for position, label in enumerate(labels)}
+    is_fetched = np.zeros(len(labels), dtype=bool)
+    for line, (name,) in sections.node_list(section):
+        if name not in place:
+            raise sections.source.fault(
+                "one of the nodes", f"node {name}", CORRECT, line=line, section=section
+            )
+        is_fetched[place[name]] = True
+    return {
+        "demand": np.where(is_fetched, 0.0, demand),
+        "backhaul_demand": np.where(is_fetched, demand, 0.0),
+    }
+
+
+def _is_list(sections: Sections, section: str, size: int) -> bool:
+    """Whether a section is a list of nodes, as in LKH-3, and not one number for each node."""
+    rows = [words for _, words in sections.rows.get(section, ())]
+    if not rows or rows[-1][-1] != "-1":
+        return any(len(words) != 2 for words in rows)
+    return [len(words) for words in rows[:-1]] != [2] * size
 
 
 def _optional(sections: Sections, section: str, labels: tuple[str, ...]) -> Any:

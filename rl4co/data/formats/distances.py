@@ -20,6 +20,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rl4co.core.errors import UnknownNameError, UnsupportedError
+from rl4co.core.memory import exceeds_memory
+
+#: Costs that are computed at once.
+_BLOCK = 2**22
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -166,9 +170,25 @@ class EdgeCosts:
         return np.where(origin == destination, 0.0, costs)
 
     def all_pairs(self) -> FloatArray:
-        """The matrix of all costs `[N, N]`, row to column."""
+        """The matrix of all costs `[N, N]`, row to column.
+
+        Raises:
+            UnsupportedError: It is larger than the memory of this machine.
+        """
         nodes = np.arange(len(self.departure))
-        return self(nodes[:, None], nodes[None, :])
+        size = 8 * len(nodes) ** 2
+        if exceeds_memory(size):
+            raise UnsupportedError(
+                f"expected costs of all pairs that fit into memory, got {len(nodes)} nodes, which "
+                f"need {size / 2**30:.0f} GiB; solve a part of them, or use a method that computes "
+                "with coordinates"
+            )
+        matrix = np.empty((len(nodes), len(nodes)))
+        step = max(_BLOCK // max(len(nodes), 1), 1)  # rows at once, as a row needs some of its size
+        for begin in range(0, len(nodes), step):
+            rows = nodes[begin : begin + step]
+            matrix[rows] = self(rows[:, None], nodes[None, :])
+        return matrix
 
     def total(self, origin: IntArray, destination: IntArray) -> float:
         """Sum over edges, exact to the last digit that costs can have."""

@@ -77,11 +77,11 @@ def _visits(instance: BenchmarkInstance, routes: RouteList) -> Iterator[Violatio
     outside = [node for node in counts if not first <= node < instance.num_nodes]
     if outside:
         yield Violation(
-            f"all nodes are from {first} to {instance.num_nodes - 1}", f"got node {outside[0]}"
+            f"all nodes are from {first} to {instance.num_nodes - 1}", f"node {outside[0]}"
         )
         return
     if instance.layout.single_route and len(routes) > 1:
-        yield Violation("there is one route", f"got {len(routes)}")
+        yield Violation("there is one route", f"{len(routes)} routes")
     elif instance.vehicles is not None and len(routes) > instance.vehicles:
         yield Violation(
             f"the number of vehicles is at most {instance.vehicles}", f"{len(routes)} routes"

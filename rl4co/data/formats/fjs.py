@@ -39,7 +39,8 @@ def parse_fjs(source: Source, *, machines_from: int | None = None) -> ShopInstan
     """See :func:`read_fjs`."""
     words = Words(source)
     num_jobs = words.whole_number("number of jobs", "header", low=1)
-    num_machines = words.whole_number("number of machines", "header", low=1)
+    # Every machine is there for some operation; tables of all machines are made later on.
+    num_machines = words.whole_number("number of machines", "header", low=1, high=words.count)
     words.rest_of_line()  # the mean number of eligible machines
     jobs = read_jobs(words, num_jobs, functools.partial(_read_job, num_machines=num_machines))
     offset = machines_from
@@ -55,7 +56,7 @@ def parse_fjs(source: Source, *, machines_from: int | None = None) -> ShopInstan
                     CORRECT,
                     section=f"job {job}, operation {number}",
                 )
-    shop = ShopInstance(source.path.stem, num_machines, renumber(jobs, offset), source.path)
+    shop = ShopInstance(source.name, num_machines, renumber(jobs, offset), source.path)
     return note_no_time(shop)
 
 

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import json
 import os
-import re
 
 from pathlib import Path
 
 from rl4co.core.errors import FileFormatError
+from rl4co.data.formats.content import suffix_of
 from rl4co.data.formats.lilim import looks_like_lilim
 from rl4co.data.formats.orienteering import looks_like_orienteering
-from rl4co.data.formats.own import COLUMNS
+from rl4co.data.formats.own import looks_like_csv
 from rl4co.data.formats.pmed import looks_like_pmed
 from rl4co.data.formats.shop_files import looks_like_shop
 from rl4co.data.formats.solomon import looks_like_solomon
-from rl4co.data.formats.source import Source, is_number
+from rl4co.data.formats.source import Source
 
 #: Suffixes that only instances have; files with others are looked into.
 INSTANCE_SUFFIXES = (".vrp", ".tsp", ".atsp", ".oplib", ".fjs")
@@ -26,7 +26,7 @@ def find_instances(folder: str | os.PathLike[str]) -> list[Path]:
 
     Files `.vrp`, `.tsp`, `.atsp`, `.oplib` and `.fjs` always count, damaged or not. Files `.txt`,
     `.json` and `.csv` count if they look like an instance; those without a suffix (as in JSPLIB),
-    and `.jsp` and `.tai`, if they look like a job shop.
+    and `.jsp` and `.tai`, if they look like a job shop. The same with `.gz` behind it.
     """
     place = Path(folder)
     files = sorted(path for path in place.rglob("*") if path.is_file())
@@ -35,7 +35,7 @@ def find_instances(folder: str | os.PathLike[str]) -> list[Path]:
 
 
 def _is_instance(path: Path) -> bool:
-    suffix = path.suffix.lower()
+    suffix = suffix_of(path)
     if suffix in INSTANCE_SUFFIXES:
         return True
     looks = _LOOKS.get(suffix)
@@ -58,23 +58,16 @@ def _text(source: Source) -> bool:
 def _json(source: Source) -> bool:
     try:
         data = json.loads(source.text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return True  # damaged: whoever reads it is told where
     return isinstance(data, dict) and not {"coordinates", "cost_matrix"}.isdisjoint(data)
-
-
-def _csv(source: Source) -> bool:
-    """Columns of nodes, or a matrix; not a table of best-known values, for example."""
-    lines = (line for line in source.lines if line.strip() and not line.startswith("#"))
-    cells = [cell.strip().lower() for cell in re.split("[,;\t]", next(lines, ""))]
-    return all(map(is_number, cells)) or not {"node", *COLUMNS}.isdisjoint(cells)
 
 
 #: Suffix → whether a file looks like an instance.
 _LOOKS = {
     ".txt": _text,
     ".json": _json,
-    ".csv": _csv,
+    ".csv": looks_like_csv,
     ".jsp": looks_like_shop,
     ".tai": looks_like_shop,
     "": looks_like_shop,

@@ -28,6 +28,7 @@ from rl4co.data.formats.shop import (
 )
 from rl4co.data.formats.shop_words import Words, read_jobs
 from rl4co.data.formats.source import CORRECT, TRUNCATED, Source, is_number
+from rl4co.data.io import check_array_size
 
 
 def read_jsplib(path: str | os.PathLike[str]) -> list[ShopInstance]:
@@ -48,7 +49,7 @@ def parse_jsplib(source: Source) -> list[ShopInstance]:
     num_machines = words.whole_number("number of machines", "header", low=1)
     jobs = read_jobs(words, num_jobs, functools.partial(_read_job, num_machines=num_machines))
     offset = first_machine(source, jobs, num_machines, default=0)
-    shop = ShopInstance(source.path.stem, num_machines, renumber(jobs, offset), source.path)
+    shop = ShopInstance(source.name, num_machines, renumber(jobs, offset), source.path)
     return [note_no_time(shop)]
 
 
@@ -88,9 +89,9 @@ def _parse_taillard(source: Source) -> list[ShopInstance]:
             current = "header" if current == "machines" else current
         if title and all(map(is_number, title.split())):
             blocks[-1][current].append(number)
-    names = [f"{source.path.stem}_{k}" for k in range(1, len(blocks) + 1)]
+    names = [f"{source.name}_{k}" for k in range(1, len(blocks) + 1)]
     if len(blocks) == 1:
-        names = [source.path.stem]
+        names = [source.name]
     return [_parse_block(source, *pair) for pair in zip(blocks, names, strict=True)]
 
 
@@ -203,6 +204,8 @@ def read_l2d(path: str | os.PathLike[str]) -> list[ShopInstance]:
     with open(path, "rb") as file:
         source = Source(Path(path), "", ())
         try:
+            check_array_size(file, os.fstat(file.fileno()).st_size)
+            file.seek(0)
             array = np.load(file, allow_pickle=False)
         except (ValueError, EOFError, OSError) as error:
             raise source.fault("an array of numbers", str(error), TRUNCATED) from None
@@ -218,7 +221,7 @@ def read_l2d(path: str | os.PathLike[str]) -> list[ShopInstance]:
         )
     return [
         ShopInstance(
-            f"{source.path.stem}_{k}",
+            f"{source.name}_{k}",
             num_machines,
             tuple(
                 tuple({int(m) - 1: int(t)} for m, t in zip(job_machines, job_times, strict=True))

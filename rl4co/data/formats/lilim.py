@@ -40,7 +40,7 @@ def read_lilim(source: Source) -> BenchmarkInstance:
             )  # fmt: skip
     table = np.array([values for _, values in rows])  # [N, 9]
     return BenchmarkInstance(
-        name=source.path.stem,
+        name=source.name,
         problem="pdptw",
         edge_costs=EdgeCosts.of_points(table[:, 1:3]),
         coordinates=table[:, 1:3],

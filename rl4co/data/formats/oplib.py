@@ -26,7 +26,7 @@ def read_oplib(sections: Sections) -> BenchmarkInstance:
     prizes = sections.column("NODE_SCORE_SECTION", labels)[order]
     return BenchmarkInstance(
         # Instances of the four generations have the same NAME, that of the TSP.
-        name=sections.source.path.stem,
+        name=sections.source.name,
         problem="op",
         edge_costs=places.costs.take(order),
         coordinates=None if places.points is None else places.points[order],

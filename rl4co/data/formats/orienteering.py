@@ -35,7 +35,7 @@ def read_orienteering(source: Source) -> BenchmarkInstance:
     if np.array_equal(xy[0], xy[1]):
         arrival = nodes
     return BenchmarkInstance(
-        name=source.path.stem,
+        name=source.name,
         problem="op",
         edge_costs=EdgeCosts.of_points(xy).take(nodes, arrival),
         coordinates=xy[nodes],

@@ -54,6 +54,7 @@ from __future__ import annotations
 
 import csv
 import difflib
+import re
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
@@ -130,6 +131,13 @@ def read_json(source: Source) -> BenchmarkInstance:
 
 
 # ---------------------------------------------------------------- CSV
+
+
+def looks_like_csv(source: Source) -> bool:
+    """Columns of nodes, or a matrix; not a table of best-known values, for example."""
+    lines = (line for line in source.lines if line.strip() and not line.startswith("#"))
+    cells = [cell.strip().lower() for cell in re.split("[,;\t]", next(lines, ""))]
+    return all(map(is_number, cells)) or not {"node", *COLUMNS}.isdisjoint(cells)
 
 
 def read_csv(source: Source) -> BenchmarkInstance:
@@ -260,7 +268,7 @@ def _build(
     position = {int(node): k for k, node in enumerate(order)}
     try:
         return BenchmarkInstance(
-            name=settings.pop("name", source.path.stem),
+            name=settings.pop("name", source.name),
             problem=problem,
             edge_costs=costs.take(order),
             pairs=orders,

@@ -81,7 +81,7 @@ def read_pmed(source: Source) -> BenchmarkMedian:
     costs = _shortest_ways(_edge_lengths(source, rows[1:], vertices))
     if not np.isfinite(costs).all():
         raise source.fault("a connected graph", "vertices that no way leads to", CORRECT)
-    return BenchmarkMedian(source.path.stem, costs, facilities, source.path)
+    return BenchmarkMedian(source.name, costs, facilities, source.path)
 
 
 def _edge_lengths(

@@ -142,6 +142,11 @@ def relative_gap(instance: Published, value: float) -> float:
             "read it with solution= or best_known="
         )
     worse = best - value if instance.maximize else value - best
+    if worse and not best:
+        raise ConfigError(
+            f"expected a best-known value other than 0 of {instance.name}, got 0 for a value of "
+            f"{value:g}; compare the values themselves"
+        )
     return worse / abs(best) if worse else 0.0
 
 

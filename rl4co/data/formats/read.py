@@ -7,7 +7,9 @@ needs no other library and never runs code from a file.
 from __future__ import annotations
 
 import dataclasses
+import math
 import os
+import warnings
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -16,11 +18,12 @@ from typing import Any, TypeAlias
 from rl4co.core.errors import ConfigError, InvalidInstanceError
 from rl4co.data.formats import cvrplib, oplib, tsplib
 from rl4co.data.formats.best_known import read_known
+from rl4co.data.formats.content import STDIN, name_of, require_file
 from rl4co.data.formats.instance import BenchmarkInstance
 from rl4co.data.formats.jsplib import read_l2d
 from rl4co.data.formats.lilim import looks_like_lilim, read_lilim
 from rl4co.data.formats.orienteering import looks_like_orienteering, read_orienteering
-from rl4co.data.formats.own import read_csv, read_json
+from rl4co.data.formats.own import looks_like_csv, read_csv, read_json
 from rl4co.data.formats.pmed import BenchmarkMedian, looks_like_pmed, read_pmed
 from rl4co.data.formats.schedules import BenchmarkShop
 from rl4co.data.formats.sections import Sections, looks_like_sections
@@ -58,11 +61,12 @@ def read_instance(
     `best_known` or `best_solution` is asked for.
 
     Args:
-        path: The file.
+        path: The file; it may be packed (`.gz`). `-` is the standard input.
         solution: File with the best-known solution, in place of one beside it.
         best_known: Best-known value, or a CSV table with a column of names (`instance`, `path`,
             `name` or `file`) and one of values, see
-            :func:`~rl4co.data.formats.best_known.read_best_known`.
+            :func:`~rl4co.data.formats.best_known.read_best_known`. A table that does not list the
+            instance says nothing about it, and a warning tells.
         column: Name of the column of values (default: the first that is called `best_known`, `bks`,
             `optimum`, `sol_cost`, `cost` or `best_score`, else the latest upper bound, `ub_...`).
         rounding: How to round distances instead of the format's own rule: exact, nearest, up, down
@@ -150,12 +154,28 @@ def _with_reference(
     if solution is not None:
         changes["solution_file"] = Source.read(solution).path
     if isinstance(best_known, int | float):
-        changes["published"] = float(best_known)
+        changes["published"] = _checked_value(best_known)
     elif best_known is not None:
         known = read_known(best_known, instance, column)
-        changes["published"] = known.upper
-        changes |= {} if known.lower is None else {"lower_bound": known.lower}
+        if known is None:
+            warnings.warn(
+                f"{best_known}: expected a line for {instance.name}, got none; the gap is unknown",
+                stacklevel=4,
+            )
+        else:
+            changes["published"] = known.upper
+            changes |= {} if known.lower is None else {"lower_bound": known.lower}
     return dataclasses.replace(instance, **changes)
+
+
+def _checked_value(value: float) -> float:
+    """A best-known value that gaps can be relative to."""
+    if not math.isfinite(value) or not value:
+        raise ConfigError(
+            f"expected a finite best-known value other than 0, got {value:g}; a gap to it has no "
+            "meaning, leave it out"
+        )
+    return float(value)
 
 
 # ---------------------------------------------------------------- formats
@@ -164,10 +184,11 @@ def _with_reference(
 def _parse(path: Path) -> Sequence[AnyInstance]:
     """The instances of a file, with the bounds or the solution that come with it."""
     if path.suffix.lower() == ".npy":
+        require_file(path)
         return [BenchmarkShop.of(shop) for shop in read_l2d(path)]
     source = Source.read(path)
     try:
-        if source.path.suffix.lower() not in SUFFIXES and looks_like_shop(source):
+        if source.suffix not in SUFFIXES and looks_like_shop(source):
             return [BenchmarkShop.of(shop) for shop in parse_shops(source)]
         if looks_like_pmed(source):
             return [read_pmed(source)]
@@ -180,9 +201,8 @@ def _parse(path: Path) -> Sequence[AnyInstance]:
 
 def _reader(source: Source) -> Callable[[Source], BenchmarkInstance]:
     """What reads the routing problem of a file."""
-    suffix = source.path.suffix.lower()
-    if suffix in SUFFIXES:
-        return SUFFIXES[suffix]
+    if source.suffix in SUFFIXES:
+        return SUFFIXES[source.suffix]
     for recognises, read in (
         (looks_like_solomon, read_solomon),
         (looks_like_orienteering, read_orienteering),
@@ -191,6 +211,10 @@ def _reader(source: Source) -> Callable[[Source], BenchmarkInstance]:
     ):
         if recognises(source):
             return read
+    if source.path == STDIN and looks_like_csv(source):
+        return read_csv
+    if source.path == STDIN and source.text.lstrip().startswith("{"):
+        return read_json
     raise source.fault(
         "TSPLIB (.tsp, .atsp), CVRPLIB (.vrp), Solomon, OPLib, TSPPDLIB, Li and Lim, JSON or CSV "
         "of a routing problem, JSPLIB, Taillard or FJS (.fjs) of a job shop, or a p-median problem "
@@ -225,5 +249,7 @@ def _read_sections(source: Source) -> BenchmarkInstance:
 
 
 def _solution_beside(path: Path) -> Path | None:
-    candidates = (path.with_name(f"{path.stem}{suffix}") for suffix in SOLUTION_SUFFIXES)
+    if path == STDIN:
+        return None
+    candidates = (path.with_name(f"{name_of(path)}{suffix}") for suffix in SOLUTION_SUFFIXES)
     return next((file for file in candidates if file.is_file() and file != path), None)

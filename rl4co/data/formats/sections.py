@@ -133,9 +133,11 @@ class Sections:
     def dimension(self) -> int:
         """The number of nodes."""
         size = self.number("DIMENSION")
-        if size != int(size) or size < 1:
+        # Lists of nodes are made of this size; no format has less than a character for a node.
+        fits = size <= len(self.source.text)
+        if not fits or size != int(size) or size < 1:
             raise self.source.fault(
-                "a positive whole number",
+                "a positive whole number" if fits else "a number of nodes that the file has",
                 repr(self.header["DIMENSION"]),
                 CORRECT,
                 line=self.header_lines["DIMENSION"],

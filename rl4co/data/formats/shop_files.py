@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import re
 
 from rl4co.core.errors import FileFormatError
 from rl4co.data.formats.fjs import parse_fjs
@@ -18,6 +19,7 @@ from rl4co.data.formats.source import Source, is_number
 
 #: The least numbers on the first line of a job: two operations, or one with the count of machines.
 _SHORTEST = 4
+_WHOLE = re.compile(r"-?\d+")
 
 
 def looks_like_shop(source: Source) -> bool:
@@ -37,7 +39,7 @@ def parse_shops(source: Source) -> list[ShopInstance]:
     head, *jobs = lines
     # In the standard format, a job has two numbers for each machine; some may be missing.
     standard = sum(len(job) == 2 * int(head[1]) for job in jobs)
-    is_fjs = source.path.suffix.lower() == ".fjs" or len(head) == 3 or 2 * standard < len(jobs)
+    is_fjs = source.suffix == ".fjs" or len(head) == 3 or 2 * standard < len(jobs)
     likely, other = (_parse_fjs, parse_jsplib) if is_fjs else (parse_jsplib, _parse_fjs)
     try:
         return likely(source)
@@ -69,5 +71,6 @@ def _filled_lines(source: Source) -> list[list[str]] | None:
         return None
     head, job = lines[:2]
     counts = [*head[:2], job[0]] if len(head) == 3 else head
-    whole = all(word.isdecimal() for word in (*head[:2], *job)) and is_number(head[-1])
-    return lines if whole and all(int(word) for word in counts) else None
+    # A job may have a negative time, which is refused with its place.
+    whole = all(map(_WHOLE.fullmatch, (*head[:2], *job))) and is_number(head[-1])
+    return lines if whole and all(int(word) > 0 for word in counts) else None

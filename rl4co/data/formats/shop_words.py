@@ -39,6 +39,11 @@ class Words:
             self._lines += [line] * len(values)
 
     @property
+    def count(self) -> int:
+        """Number of all words."""
+        return len(self._numbers)
+
+    @property
     def left(self) -> int:
         """Number of words not read yet."""
         return len(self._numbers) - self._next

@@ -5,15 +5,21 @@ from __future__ import annotations
 import dataclasses
 import math
 import os
+import re
 
 from collections.abc import Sequence
 from pathlib import Path
 
 from rl4co.core.errors import FileFormatError
+from rl4co.core.text import printable
+from rl4co.data.formats.content import STDIN, name_of, read_content, suffix_of
 
 #: Remedies that fit many faults.
 TRUNCATED = "the file is truncated or damaged: get it again from its source"
 CORRECT = "correct the file"
+
+#: More digits than any number has that can be computed with.
+_ENDLESS = re.compile(r"[0-9]{310,}")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,21 +38,39 @@ class Source:
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> Source:
-        """Reads a file as text (UTF-8, else Latin-1, which old benchmark files are written in)."""
-        file = Path(path)
-        if not file.is_file():
-            raise FileNotFoundError(f"expected a file, got no such file: {file}; check the path")
-        content = file.read_bytes()
+        """Reads a file as text (UTF-8, else Latin-1, which old benchmark files are written in).
+
+        Control characters, which a terminal would obey, become question marks.
+
+        Args:
+            path: The file, which may be packed by gzip, or `-`, the standard input.
+        """
+        file, content = Path(path), read_content(path)
         try:
             text = content.decode("utf-8-sig")
         except UnicodeDecodeError:
             text = content.decode("latin-1")
+        if "\0" not in text:
+            text = printable(text)
         source = cls(file, text, tuple(text.splitlines()))
         if "\0" in text:
             raise source.fault("a text file", "binary data", "give a file in one of the formats")
         if not text.strip():
             raise source.fault("an instance or a solution", "an empty file", TRUNCATED)
+        if endless := _ENDLESS.search(text):
+            digits = f"one of {len(endless[0])} digits"
+            raise source.fault("numbers that can be computed with", digits, CORRECT)
         return source
+
+    @property
+    def name(self) -> str:
+        """What an instance is called that does not say it: the name of its file, not `.vrp.gz`."""
+        return name_of(self.path)
+
+    @property
+    def suffix(self) -> str:
+        """Suffix that names the format, in lower case; none of the standard input."""
+        return suffix_of(self.path)
 
     def fault(
         self,
@@ -66,7 +90,7 @@ class Source:
             line: Number of the line, from 1.
             section: Name of the section or key.
         """
-        places = [str(self.path)]
+        places = ["standard input" if self.path == STDIN else str(self.path)]
         places += [f"line {line}"] if line is not None else []
         places += [str(section)] if section is not None else []
         return FileFormatError(f"{', '.join(places)}: expected {expected}, got {got}; {remedy}")

@@ -23,7 +23,7 @@ def read_tsplib(sections: Sections) -> BenchmarkInstance:
     sections.refuse_others((*PLACE_SECTIONS, "FIXED_EDGES_SECTION"))
     places = sections.places()
     return BenchmarkInstance(
-        name=sections.header.get("NAME", "") or sections.source.path.stem,
+        name=sections.header.get("NAME", "") or sections.source.name,
         problem=TYPES[sections.require("TYPE").split()[0].upper()],
         edge_costs=places.costs,
         coordinates=places.points,

@@ -41,7 +41,7 @@ def read_tsppd(sections: Sections) -> BenchmarkInstance:
     count = len(orders)
     numbers = np.arange(1, count + 1)
     return BenchmarkInstance(
-        name=sections.header.get("NAME", "") or sections.source.path.stem,
+        name=sections.header.get("NAME", "") or sections.source.name,
         problem="pdp",
         edge_costs=places.costs.take(departure, arrival),
         coordinates=None if places.points is None else places.points[departure],

@@ -7,11 +7,12 @@ the instance's `read_solution` reads back is the same solution.
 from __future__ import annotations
 
 import os
+import uuid
 
 from pathlib import Path
 from typing import Any
 
-from rl4co.core.errors import UnknownNameError
+from rl4co.core.errors import UnknownNameError, WriteError
 from rl4co.data.formats.published import Published
 from rl4co.data.io import atomic_write
 
@@ -58,10 +59,17 @@ def check_target(path: str | os.PathLike[str], instance: Published) -> Path:
 
 
 def require_writable(target: Path) -> None:
-    """Raises OSError if a file cannot be written; folders above it need not exist yet."""
-    if target.is_dir():
-        raise IsADirectoryError(f"expected a file to write, got the folder {target}; name a file")
-    place = next(folder for folder in (target, *target.absolute().parents) if folder.exists())
+    """Raises OSError if a file cannot be written; folders above it need not exist yet.
+
+    What permissions promise is tried: a file is made in the folder and taken away again.
+    """
+    try:
+        place = next(folder for folder in (target, *target.absolute().parents) if folder.exists())
+    except OSError as error:  # a name that is too long, for instance
+        raise WriteError(target, error) from error
+    if target.exists() and not target.is_file():
+        kind = "the folder" if target.is_dir() else "a device or pipe"
+        raise IsADirectoryError(f"expected a file to write, got {kind} {target}; name a file")
     if place != target and not place.is_dir():
         raise NotADirectoryError(
             f"expected a folder to write {target} into, got the file {place}; give another path"
@@ -71,3 +79,10 @@ def require_writable(target: Path) -> None:
             f"expected a place to write {target} to, got {place}, which is read-only; "
             "give another path"
         )
+    # As `atomic_write` will do it.
+    probe = (place if place != target else place.parent) / f".{target.name}.{uuid.uuid4().hex}.tmp"
+    try:
+        probe.touch(exist_ok=False)
+        probe.unlink()
+    except OSError as error:
+        raise WriteError(target, error) from error

@@ -6,25 +6,33 @@ with a remedy. :func:`rl4co.envs.checks.check_env` runs them all.
 
 from __future__ import annotations
 
-from rl4co.envs.contract import behaviour, purity
+from rl4co.envs.contract import behaviour, plausibility, purity
 from rl4co.envs.contract.evidence import Check
 
-__all__ = ["RULES"]
+__all__ = ["CONSEQUENCES", "RULES"]
+
+_MASK = "the mask is True for allowed actions and remembers"
+_ENDS = "random rollouts end within step_bounds and never get stuck"
+_VALID = "every solution that the mask allows is valid"
 
 #: The contract: what must hold, and the function that looks for counterexamples.
 RULES: tuple[tuple[str, Check], ...] = (
-    ("random rollouts end within step_bounds and never get stuck", behaviour.ends),
+    (_MASK, plausibility.mask_means_allowed),
+    (_ENDS, behaviour.ends),
     ("a finished instance stays done", behaviour.done_is_final),
     ("steps after the end change nothing", behaviour.padding_is_free),
     ("get_action_mask gives the mask of the state", behaviour.mask_agrees),
     ("every key keeps its declared shape and dtype", behaviour.keys_keep_their_type),
     ("get_reward gives one finite float per instance", behaviour.reward_is_float),
-    ("every solution that the mask allows is valid", behaviour.allowed_is_valid),
+    ("costs have a minus, gains have none", plausibility.reward_has_the_right_sign),
+    ("the reward depends on the actions", plausibility.reward_depends_on_the_actions),
+    (_VALID, behaviour.allowed_is_valid),
     ("mutated solutions are refused", behaviour.mutants_are_refused),
     ("the same seed gives the same instances", purity.generator_is_reproducible),
     ("the same instances and actions give the same result", purity.steps_are_reproducible),
     ("global random states are left alone", purity.global_state_is_untouched),
     ("inputs are not modified", purity.inputs_are_unchanged),
+    ("no hook asks the device for a value", purity.hooks_do_not_look_at_values),
     ("an instance is complete without its generator", purity.instances_are_complete),
     ("an instance does not depend on its place in the batch", purity.place_does_not_matter),
     ("an instance does not depend on its batch mates", purity.batch_mates_do_not_matter),
@@ -34,3 +42,6 @@ RULES: tuple[tuple[str, Check], ...] = (
     ("declared augmentations keep the reward", behaviour.augmentations_keep_rewards),
     ("TorchRL can use the environment", behaviour.torchrl_agrees),
 )
+
+#: Rule → rules whose breach only follows from its own, and would hide the mistake's name.
+CONSEQUENCES: dict[str, tuple[str, ...]] = {_MASK: (_ENDS, _VALID)}

@@ -33,7 +33,11 @@ from rl4co.envs.contract.evidence import (
     take_action,
     where,
 )
-from rl4co.envs.contract.purity import generator_is_reproducible, random_states_changed_by
+from rl4co.envs.contract.purity import (
+    generator_is_reproducible,
+    looks_at_values,
+    random_states_changed_by,
+)
 from rl4co.envs.improvement import ImprovementEnvBase
 from rl4co.envs.successors import order_from_successors
 
@@ -281,6 +285,13 @@ def inputs_are_unchanged(probe: ImprovementProbe) -> Findings:
             return
 
 
+def hooks_do_not_look_at_values(probe: ImprovementProbe) -> Findings:
+    """No hook of a move asks the device for a value."""
+    run = probe.runs[0]
+    call = (dict(run.states[0].items()), run.actions[0])
+    yield from looks_at_values(probe.env, dict.fromkeys(("_move", "_is_allowed"), call))
+
+
 def batch_mates_do_not_matter(probe: ImprovementProbe) -> Findings:
     """An instance alone does what it does in a batch."""
     for run in probe.runs:
@@ -330,6 +341,7 @@ IMPROVEMENT_RULES: tuple[tuple[str, Callable[[Any], Findings]], ...] = (
     ("the same moves give the same states", steps_are_reproducible),
     ("global random states are left alone", global_state_is_untouched),
     ("inputs are not modified", inputs_are_unchanged),
+    ("no hook asks the device for a value", hooks_do_not_look_at_values),
     ("an instance does not depend on its batch mates", batch_mates_do_not_matter),
     ("any number of batch axes works", any_batch_axes),
     ("TorchRL can use the environment", torchrl_agrees),

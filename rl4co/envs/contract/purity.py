@@ -1,4 +1,4 @@
-"""Rules on what an environment must not do: remember, draw, write, or mix up instances."""
+"""Rules on what an environment must not do: remember, draw, write, look, or mix up instances."""
 
 from __future__ import annotations
 
@@ -6,15 +6,18 @@ import dataclasses
 import inspect
 import pickle
 import random
+import traceback
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
 from tensordict import TensorDictBase
+from torch.overrides import TorchFunctionMode
 
 from rl4co.envs.base import RL4COEnvBase
 from rl4co.envs.contract.evidence import (
@@ -166,6 +169,69 @@ def instances_are_complete(probe: Probe) -> Findings:
             f"an episode on given instances reads {str(error)!r} from the generator; take it from "
             "the instance, which may come from a file or another generator"
         )
+
+
+# ---------------------------------------------------------------- the device
+
+#: Methods of tensors that fetch values from the device.
+_LOOKS = ("item", "tolist", "__bool__", "__int__", "__float__", "__index__")
+
+
+class _Watch(TorchFunctionMode):
+    """Notes the first line of a hook that asks a tensor for its value."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: str | None = None
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Notes and calls."""
+        name = getattr(func, "__name__", "")
+        if name in _LOOKS and self.seen is None:
+            frame = next(f for f in reversed(traceback.extract_stack()[:-1]) if not _is_torch(f))
+            call = {"__bool__": "a tensor in a condition"}.get(name, f".{name.strip('_')}()")
+            self.seen = f"{call} in {frame.name} ({Path(frame.filename).name}:{frame.lineno})"
+        return func(*args, **(kwargs or {}))
+
+
+def _is_torch(frame: traceback.FrameSummary) -> bool:
+    return str(Path(torch.__file__).parent) in frame.filename
+
+
+def looks_at_values(env: RL4COEnvBase, calls: Mapping[str, tuple[Any, ...]]) -> Findings:
+    """Hooks that ask the device for a value.
+
+    Args:
+        env: The environment.
+        calls: Name of a hook → arguments to call it with.
+    """
+    for hook, arguments in calls.items():
+        with _Watch() as watch:
+            getattr(env, hook)(*arguments)
+        if watch.seen:
+            yield (
+                f"{hook} asks the device for a value: {watch.seen}; that stalls a GPU in every "
+                "step: compute with tensors (torch.where, gather, any) instead"
+            )
+
+
+def hooks_do_not_look_at_values(probe: Probe) -> Findings:
+    """No hook asks the device for a value."""
+    # A step of one's own, or methods in the published style, are not made of hooks alone.
+    published = getattr(probe.env, "published_overrides", None)
+    if published or type(probe.env).advance is not RL4COEnvBase.advance:
+        return
+    episode = probe.episodes[0]
+    state = dict(episode.initial.items())
+    calls: dict[str, tuple[Any, ...]] = {
+        "_init_state": (dict(episode.instances.items()),),
+        "_action_mask": (state,),
+    }
+    if episode.actions.shape[-1]:
+        calls["_transition"] = (state, episode.actions[..., 0])
+    if episode.complete:
+        calls |= dict.fromkeys(("_objective", "_violations"), (state, episode.actions))
+    yield from looks_at_values(probe.env, calls)
 
 
 # ---------------------------------------------------------------- batches

@@ -21,6 +21,7 @@ from rl4co.core.errors import ConfigError, InvalidActionError, NotFiniteError, U
 from rl4co.core.ops import flatten_starts, unbatchify
 from rl4co.core.registry import ENVS
 from rl4co.decoding.beam import beam_search
+from rl4co.decoding.hooked_rollout import decode_by_hooks
 from rl4co.decoding.replay import replay
 from rl4co.decoding.rollout import (
     LogitsFn,
@@ -34,9 +35,10 @@ from rl4co.decoding.rollout import (
 from rl4co.decoding.starts import behind_prefix, environment_starts, forced_actions
 from rl4co.decoding.strategies import (
     BeamSearch,
+    DecodeType,
     DecodingStrategy,
     Evaluate,
-    get_decoding_strategy,
+    complete_strategy,
     is_multistart,
 )
 from rl4co.envs.base import RL4COEnvBase, State
@@ -73,7 +75,8 @@ class ConstructivePolicy(PretrainedMixin, nn.Module):
         temperature: Default softmax temperature.
         tanh_clipping: Bound of the tanh clipping of logits (0 = none).
         mask_logits: Whether forbidden actions are masked.
-        train_decode_type: Decode type of the training phase.
+        train_decode_type: Decode type of the training phase: a name, or a class or object of
+            :class:`~rl4co.decoding.strategies.DecodingStrategy`.
         val_decode_type: Decode type of the validation phase.
         test_decode_type: Decode type of the test phase.
         replay_chunk: Steps per piece of the replay; None: pieces are chosen by size.
@@ -88,9 +91,9 @@ class ConstructivePolicy(PretrainedMixin, nn.Module):
         temperature: float = 1.0,
         tanh_clipping: float = 0.0,
         mask_logits: bool = True,
-        train_decode_type: str = "sampling",
-        val_decode_type: str = "greedy",
-        test_decode_type: str = "greedy",
+        train_decode_type: DecodeType = "sampling",
+        val_decode_type: DecodeType = "greedy",
+        test_decode_type: DecodeType = "greedy",
         replay_chunk: int | None = None,
         check_nan: bool = True,
     ) -> None:
@@ -130,7 +133,7 @@ class ConstructivePolicy(PretrainedMixin, nn.Module):
         return_init_embeds: bool = False,
         return_sum_log_likelihood: bool = True,
         actions: Tensor | None = None,
-        decode_type: str | None = None,
+        decode_type: DecodeType | None = None,
         max_steps: int | None = None,
         num_steps: int | None = None,
         select_start_nodes_fn: StartsFn | None = None,
@@ -158,8 +161,8 @@ class ConstructivePolicy(PretrainedMixin, nn.Module):
             return_sum_log_likelihood: Sum log-probabilities over steps; otherwise `[rows, T]`.
             actions: Solutions `[B, T]` (or `[S * B, T]`) to evaluate instead of decoding. With a
                 multi-start `decode_type` their first action counts as forced.
-            decode_type: greedy, sampling, multistart_greedy, multistart_sampling, beam_search or
-                evaluate.
+            decode_type: greedy, sampling, multistart_greedy, multistart_sampling, beam_search,
+                evaluate or a registered name; or a strategy of one's own, class or object.
             max_steps: Refuse solutions that take longer (default: the environment's bound).
             num_steps: Take exactly this many steps without looking at `done`.
             select_start_nodes_fn: Replaces the environment's choice of starts.
@@ -254,14 +257,17 @@ class ConstructivePolicy(PretrainedMixin, nn.Module):
     # ---------------------------------------------------------------- decoding
 
     def _decode(self, task: DecodingTask) -> Rollout:
-        """Solutions and their log-probabilities, by one of three ways."""
+        """Solutions and their log-probabilities, by one of four ways."""
         strategy = task.strategy
         known = isinstance(strategy, Evaluate)
+        keys = self.decoder.replay_keys if strategy.replays else None
         try:
-            if isinstance(strategy, BeamSearch):
+            if strategy.uses_hooks:
+                rollout = self._follow_hooks(task)
+            elif isinstance(strategy, BeamSearch):
                 rollout = self._search(task, strategy)
-            elif self.decoder.replay_keys is not None and (known or torch.is_grad_enabled()):
-                rollout = self._learn(task, self.decoder.replay_keys)
+            elif keys is not None and (known or torch.is_grad_enabled()):
+                rollout = self._learn(task, keys)
             else:
                 rollout = self._infer(task)
         except InvalidActionError:
@@ -282,6 +288,15 @@ class ConstructivePolicy(PretrainedMixin, nn.Module):
         return beam_search(
             task.env, task.solutions, self._logits_fn(task), strategy,
             memorise=self._memorise(task), num_steps=task.num_steps, max_steps=task.max_steps,
+        )  # fmt: skip
+
+    def _follow_hooks(self, task: DecodingTask) -> Rollout:
+        """Solutions of a strategy in the published form, step by step as it says."""
+        memory = tuple(key for key in task.solutions if key not in task.state)
+        return decode_by_hooks(
+            task.env, task.solutions, self._logits_fn(task), task.strategy, starts=task.starts,
+            memory=memory, memorise=self._memorise(task), with_entropy=task.with_entropy,
+            num_steps=task.num_steps, max_steps=task.max_steps,
         )  # fmt: skip
 
     def _infer(self, task: DecodingTask) -> Rollout:
@@ -371,7 +386,7 @@ class ConstructivePolicy(PretrainedMixin, nn.Module):
     def _strategy(
         self,
         phase: str,
-        decode_type: str | None,
+        decode_type: DecodeType | None,
         actions: Tensor | None,
         batch: int,
         settings: Mapping[str, Any],
@@ -393,10 +408,8 @@ class ConstructivePolicy(PretrainedMixin, nn.Module):
             "tanh_clipping": self.tanh_clipping,
             "mask_logits": self.mask_logits,
         }
-        given = {key: value for key, value in settings.items() if value is not None}
-        return get_decoding_strategy(
-            decode_type or getattr(self, f"{phase}_decode_type"), **{**defaults, **given}
-        )
+        own: DecodeType = getattr(self, f"{phase}_decode_type")
+        return complete_strategy(own if decode_type is None else decode_type, defaults, settings)
 
     def _environment(self, env: RL4COEnvBase | str | None) -> RL4COEnvBase:
         if isinstance(env, RL4COEnvBase):

@@ -26,6 +26,7 @@ from rl4co.decoding.edges import (
     edge_log_likelihood,
     sample_by_edges,
 )
+from rl4co.decoding.strategies import DecodeType
 from rl4co.envs.base import RL4COEnvBase
 from rl4co.models.embeddings import EmbeddedGraph, EmbeddingConfig
 from rl4co.models.nn.edge_gnn import EdgeGNN, EdgeHead
@@ -238,9 +239,9 @@ class NARGNNPolicy(NonAutoregressivePolicy):
         by_node: bool = False,
         rule: Rule = "nearest",
         temperature: float = 1.0,
-        train_decode_type: str = "sampling",
-        val_decode_type: str = "greedy",
-        test_decode_type: str = "greedy",
+        train_decode_type: DecodeType = "sampling",
+        val_decode_type: DecodeType = "greedy",
+        test_decode_type: DecodeType = "greedy",
         replay_chunk: int | None = None,
         check_nan: bool = True,
     ) -> None:

@@ -1,13 +1,18 @@
 """Saving and loading policies as a folder: `config.json` and `model.safetensors`.
 
+The configuration has a digest of itself and of the weights; folders without one are older.
+
 Opening such a folder never runs code from it: the configuration is JSON, the weights are
-safetensors, and the class is looked up among the library's own names (or is the one called).
+safetensors, and the class is looked up among the library's own names and those of installed
+plug-ins (or is the one called).
 """
 
 from __future__ import annotations
 
 import json
+import sys
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -17,11 +22,17 @@ from torch import nn
 
 from rl4co.core.arguments import NotPlainError, RecordsArguments, plain
 from rl4co.core.errors import ConfigError, FileFormatError, UnknownNameError
+from rl4co.core.registry import MODELS
+from rl4co.data.digest import sha256
 from rl4co.data.io import atomic_write
+from rl4co.models.policies.budget import parameter_budget, refuse_absurd_sizes
 
 CONFIG_FILE = "config.json"
 WEIGHTS_FILE = "model.safetensors"
 _FORMAT = "rl4co-policy-1"
+_DIGEST = "sha256"
+#: What constructors raise for arguments that they do not take.
+_REFUSALS = (TypeError, ValueError, LookupError, ArithmeticError, MemoryError)
 
 P = TypeVar("P", bound="PretrainedMixin")
 
@@ -40,7 +51,8 @@ class PretrainedMixin(RecordsArguments):
             "arguments": _plain_arguments(self),
         }
         assert isinstance(self, nn.Module)
-        weights = {key: value.contiguous() for key, value in self.state_dict().items()}
+        weights = save({key: value.contiguous() for key, value in self.state_dict().items()})
+        config[_DIGEST] = _digest(config, weights)
         text = json.dumps(config, indent=2) + "\n"
         # Both are written before either gets its name; the weights get theirs first.
         with (
@@ -49,7 +61,7 @@ class PretrainedMixin(RecordsArguments):
         ):
             config_file.write(text.encode())
             config_file.flush()
-            weights_file.write(save(weights))
+            weights_file.write(weights)
         return folder
 
     @classmethod
@@ -61,15 +73,21 @@ class PretrainedMixin(RecordsArguments):
                 f"expected a {cls.__name__} in {folder}, got a {config['class']}; "
                 f"use {config['class']}.from_pretrained or rl4co.models.load_pretrained"
             )
+        path = Path(folder) / WEIGHTS_FILE
+        if not path.is_file():
+            raise FileNotFoundError(f"expected weights at {path}, got none")
+        content = path.read_bytes()
+        _check_digest(config, content, folder)
         try:
-            policy = cls(**config["arguments"])
-        except (TypeError, ValueError, LookupError) as error:
+            with parameter_budget(len(content), path):  # a number has a byte at least
+                policy = cls(**config["arguments"])
+        except (*_REFUSALS, RuntimeError) as error:  # torch has the latter for impossible sizes
             raise FileFormatError(
                 f"expected arguments of {cls.__name__} in {folder}, got others ({error}); "
                 "was it written by another version?"
             ) from error
         assert isinstance(policy, nn.Module)
-        _load_weights(policy, Path(folder) / WEIGHTS_FILE)
+        _load_weights(policy, content, path)
         return policy.to(device).eval()
 
 
@@ -82,12 +100,18 @@ def read_config(folder: str | Path) -> dict[str, Any]:
         )
     try:
         config = json.loads(path.read_text(encoding="utf-8"))
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:
         raise FileFormatError(f"expected JSON in {path}, got: {error}") from error
     if not isinstance(config, dict) or config.get("format") != _FORMAT:
         raise FileFormatError(f"expected format {_FORMAT!r} in {path}, got a foreign file")
     if not isinstance(config.get("class"), str) or not isinstance(config.get("arguments"), dict):
         raise FileFormatError(f"expected a class name and its arguments in {path}, got neither")
+    if unknown := sorted(config.keys() - {"format", "class", "arguments", _DIGEST}):
+        raise FileFormatError(
+            f"expected the keys format, class, arguments and {_DIGEST} in {path}, got also "
+            f"{', '.join(unknown)}; remove them"
+        )
+    refuse_absurd_sizes(config["arguments"], path)
     return config
 
 
@@ -97,23 +121,47 @@ def load_pretrained(folder: str | Path, device: torch.device | str = "cpu") -> A
 
     name = read_config(folder)["class"]
     known = exported_names("rl4co.models.zoo")
-    if name not in known:
-        raise UnknownNameError("policy class", name, known)
-    found = resolve(known[name], name)
+    found = resolve(known[name], name) if name in known else _plugin_policies().get(name)
+    if found is None:
+        raise UnknownNameError("policy class", name, {*known, *_plugin_policies()})
     if not (isinstance(found, type) and issubclass(found, PretrainedMixin)):
         raise FileFormatError(f"expected the class of a policy in {folder}, got {name}")
     return found.from_pretrained(folder, device)
 
 
-def _load_weights(policy: nn.Module, path: Path) -> None:
-    from safetensors import SafetensorError
-    from safetensors.torch import load_file
+def _plugin_policies() -> dict[str, Any]:
+    """The policies beside the models of installed plug-ins, by the names of their classes."""
+    modules = [sys.modules[model.__module__] for model in MODELS.plugins()]
+    return {
+        name: value
+        for module in modules
+        for name, value in vars(module).items()
+        if isinstance(value, type) and issubclass(value, PretrainedMixin)
+    }
 
-    if not path.is_file():
-        raise FileNotFoundError(f"expected weights at {path}, got none")
+
+def _digest(config: Mapping[str, Any], weights: bytes) -> str:
+    """Digest of a configuration, whatever its white space, and of weights."""
+    values = {key: value for key, value in config.items() if key != _DIGEST}
+    return sha256([json.dumps(values, sort_keys=True).encode(), weights])
+
+
+def _check_digest(config: Mapping[str, Any], weights: bytes, folder: object) -> None:
+    if _DIGEST in config and config[_DIGEST] != _digest(config, weights):
+        raise FileFormatError(
+            f"expected {CONFIG_FILE} and {WEIGHTS_FILE} in {folder} as they were written, got "
+            "others (their digest differs): one of them is damaged, or of another model; get a "
+            f"copy, or remove the line {_DIGEST!r} if you changed them yourself"
+        )
+
+
+def _load_weights(policy: nn.Module, content: bytes, path: Path) -> None:
+    from safetensors import SafetensorError
+    from safetensors.torch import load
+
     try:
-        weights = load_file(path)
-    except (SafetensorError, OSError) as error:
+        weights = load(content)
+    except SafetensorError as error:
         raise FileFormatError(
             f"expected safetensors in {path}, got a truncated or foreign file ({error})"
         ) from error

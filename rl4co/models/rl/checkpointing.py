@@ -22,19 +22,28 @@ import torch
 from torch import nn
 
 from rl4co.core.arguments import NotPlainError, RecordsArguments, plain
-from rl4co.core.errors import ConfigError, FileFormatError, UnknownNameError
+from rl4co.core.errors import ConfigError, FileFormatError, RL4COError, UnknownNameError
 from rl4co.core.lazy import exported_names, resolve
-from rl4co.core.registry import ENVS
+from rl4co.core.registry import ENVS, MODELS
+from rl4co.data.digest import check_seal
+from rl4co.models.policies.budget import parameter_budget, refuse_absurd_sizes
 
 #: Key of the description in a checkpoint, and its version.
 RECORD_KEY = "rl4co"
 _FORMAT = 2
 _ZOO = "rl4co.models.zoo"
+#: How often a constructor may make the weights of a model (of a policy, its baseline, ...).
+_COPIES = 4
 #: Arguments that say where an object is, not what it is; the one who loads it decides.
 _NOT_DESCRIBED = ("device",)
 
 #: What torch raises for files that are cut off, of another kind, or hold Python objects.
 _READ_ERRORS = (pickle.UnpicklingError, RuntimeError, EOFError, LookupError, ValueError, OSError)
+
+#: What constructors raise for arguments that make no sense.
+_BUILD_ERRORS = (
+    TypeError, AttributeError, ValueError, LookupError, ArithmeticError, RuntimeError, MemoryError,
+)  # fmt: skip
 
 M = TypeVar("M", bound=L.LightningModule)
 MapLocation = Callable[[Any, str], Any] | torch.device | str | dict[str, str] | None
@@ -59,8 +68,9 @@ def read_checkpoint(
             "checkpoints to the folder of its ModelCheckpoint callback)"
         )
     try:
+        _check_digest(source)
         content = torch.load(source, map_location=map_location, weights_only=weights_only)
-    except PermissionError:
+    except (PermissionError, FileFormatError):
         raise
     except _READ_ERRORS as error:
         # torch's words for an object of a class that is not on its list of harmless ones, and for
@@ -89,6 +99,14 @@ def read_checkpoint(
             "alone use load_state_dict, for a folder of save_pretrained use from_pretrained"
         )
     return content
+
+
+def _check_digest(source: str | Path | IO[bytes]) -> None:
+    if not isinstance(source, str | Path):
+        check_seal(source, "the checkpoint")
+        return
+    with open(source, "rb") as file:
+        check_seal(file, source)
 
 
 def check_weights(model: nn.Module, weights: Mapping[str, Any], name: str) -> None:
@@ -198,14 +216,38 @@ def load_model(
             f"expected the description of a model (format {_FORMAT}) in {source}, got none; build "
             "the model yourself and use load_state_dict with the checkpoint's 'state_dict'"
         )
-    built = _model_class(cls, record["class"], source)
-    model = built(**_rebuild_arguments(record, given, source))
+    model = _build(cls, record, given, source, checkpoint["state_dict"])
     model.strict_loading = strict
     model.on_load_checkpoint(checkpoint)
     model.load_state_dict(checkpoint["state_dict"], strict=strict)
     if isinstance(map_location, str | torch.device):
         model.to(map_location)
     return model.eval()
+
+
+def _build(
+    cls: type[M],
+    record: Mapping[str, Any],
+    given: Mapping[str, Any],
+    source: Any,
+    weights: Mapping[str, Any],
+) -> Any:
+    """The model of a record, before it gets its weights, which say how large it may be."""
+    numbers = sum(value.numel() for value in weights.values() if isinstance(value, torch.Tensor))
+    try:
+        refuse_absurd_sizes(record["arguments"], source)
+        built = _model_class(cls, record["class"], source)
+        with parameter_budget(_COPIES * numbers, source):
+            return built(**_rebuild_arguments(record, given, source))
+    except RL4COError:
+        raise
+    except _BUILD_ERRORS as error:
+        if given:  # it may be their fault
+            raise
+        raise FileFormatError(
+            f"expected the description of a model in {source}, got one that no model can be built "
+            f"from ({type(error).__name__}: {error}); the file is damaged, or of another version"
+        ) from error
 
 
 def _rebuild_arguments(
@@ -244,11 +286,11 @@ def _rebuild(entry: Mapping[str, Any]) -> Any:
 
 
 def _model_class(cls: type[M], name: str, source: Any) -> Any:
-    """The class called `name`: `cls`, one of its subclasses, or a model of the zoo."""
+    """The class called `name`: `cls`, a subclass of it, a model of the zoo or of a plug-in."""
     found = {each.__name__: each for each in (cls, *_subclasses(cls))}
     if name not in found:
         zoo = exported_names(_ZOO)
-        candidate = resolve(zoo[name], name) if name in zoo else None
+        candidate = resolve(zoo[name], name) if name in zoo else _plugin_model(name)
         if not (isinstance(candidate, type) and issubclass(candidate, cls)):
             raise FileFormatError(
                 f"expected a checkpoint of {cls.__name__} in {source}, got one of {name}; use "
@@ -256,6 +298,11 @@ def _model_class(cls: type[M], name: str, source: Any) -> Any:
             )
         return candidate
     return found[name]
+
+
+def _plugin_model(name: str) -> Any:
+    """The class called `name` among the models of installed plug-ins, None if there is none."""
+    return next((model for model in MODELS.plugins() if model.__name__ == name), None)
 
 
 def _subclasses(cls: type) -> list[type]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import io
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -20,6 +21,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from rl4co.core.errors import ConfigError, FileFormatError
+from rl4co.data.digest import check_seal, seal
 from rl4co.data.io import atomic_write
 
 _FORMAT = "rl4co-search-1"
@@ -157,8 +159,10 @@ class SearchRecord:
             **{name: getattr(self, name) for name in _TENSORS},
             "unfinished": self._unfinished,
         }
+        buffer = io.BytesIO()
+        torch.save(content, buffer)
         with atomic_write(self.path) as file:
-            torch.save(content, file)
+            file.write(seal(buffer.getvalue()))
 
     def restore(self, batch: slice, adapted: nn.Module, optimizer: Optimizer) -> None:
         """Takes up interrupted instances where they were; does nothing for others."""
@@ -168,7 +172,9 @@ class SearchRecord:
 
     def _load(self, path: Path) -> None:
         try:
-            content = torch.load(path, map_location="cpu", weights_only=True)
+            with path.open("rb") as file:
+                check_seal(file, path)
+                content = torch.load(file, map_location="cpu", weights_only=True)
             if content["format"] != _FORMAT:
                 raise FileFormatError(f"expected format {_FORMAT!r}, got {content['format']!r}")
         except Exception as error:  # whatever a foreign or truncated file leads to

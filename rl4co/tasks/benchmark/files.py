@@ -1,4 +1,4 @@
-"""Writes a report to a folder: `table.md`, `table.csv`, `results.csv` and `report.json`."""
+"""Writes a report to a folder: `table.md`, `.tex` and `.csv`, `results.csv` and `report.json`."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def write_report(report: Report, folder: str | os.PathLike[str]) -> list[Path]:
         folder: Where; created if need be.
 
     Returns:
-        The files: `table.md` and `table.csv` (per method and set), `results.csv` (per instance),
-        `report.json` (everything, with trajectories and versions of packages).
+        The files: `table.md`, `table.tex` and `table.csv` (per method and set), `results.csv` (per
+        instance and seed), `report.json` (everything, with trajectories and versions of packages).
     """
     place = Path(folder)
     machine = {"rl4co": _version("rl4co"), "python": platform.python_version(),
@@ -38,6 +38,7 @@ def write_report(report: Report, folder: str | os.PathLike[str]) -> list[Path]:
     content = {**as_records(report), "versions": machine}
     texts = {
         "table.md": markdown(report),
+        "table.tex": latex(report),
         "table.csv": _csv(_line_record(line) for line in report.lines),
         "results.csv": _csv(_without(row, "incumbents") for row in content["rows"]),
         "report.json": json.dumps(content, indent=1, allow_nan=False) + "\n",
@@ -54,20 +55,23 @@ def write_report(report: Report, folder: str | os.PathLike[str]) -> list[Path]:
 def table(report: Report) -> tuple[list[str], list[list[str]]]:
     """Names of columns and texts of cells, one line per method and set."""
     normalized = any(line.normalized_seconds is not None for line in report.lines)
-    columns = ["set", "method", "solved", "value", "gap", "worst", "time"]
+    seeded = any(line.seeds > 1 for line in report.lines)
+    routed = any(line.vehicles is not None for line in report.lines)
+    columns = ["set", "method", "solved", *(["seeds"] if seeded else []), "value", "gap", "worst"]
+    columns += [*(["vehicles"] if routed else []), "time"]
     columns += [*(["PassMark time"] if normalized else []), "PI", "reference"]
     cells = []
     for line in report.lines:
         gaps, seconds = line.gap, line.seconds
-        row = [
-            line.set,
-            line.method,
-            f"{line.solved}/{line.total}",
-            _number(line.value),
-            _percent(None if gaps is None else gaps.mean),
+        row = [line.set, line.method, f"{line.solved}/{line.total}"]
+        row += [str(line.seeds)] if seeded else []
+        row += [
+            _number(line.value) + _plus_minus(line.value_spread),
+            _percent(None if gaps is None else gaps.mean, line.gap_spread),
             _percent(None if gaps is None else gaps.maximum),
-            _time(None if seconds is None else seconds.mean),
         ]
+        row += [_number(line.vehicles)] if routed else []
+        row += [_time(None if seconds is None else seconds.mean)]
         row += [_time(line.normalized_seconds)] if normalized else []
         cells.append([*row, _percent(line.primal_integral), line.references])
     return columns, cells
@@ -75,11 +79,14 @@ def table(report: Report) -> tuple[list[str], list[list[str]]]:
 
 def legend(report: Report) -> str:
     """What the columns mean."""
-    return (
+    text = (
         "Values, gaps to the reference, times per instance and primal integrals (PI, over "
         f"{_time(report.horizon)}) are means over the instances that a method solved; the time of "
         "a model is that of its batch, divided by the instances in it."
     )
+    if any(line.seeds > 1 for line in report.lines):
+        text += " Behind ± is the standard deviation of the means of the seeds."
+    return text
 
 
 def remarks(report: Report, limit: int = 20) -> list[str]:
@@ -89,7 +96,7 @@ def remarks(report: Report, limit: int = 20) -> list[str]:
         reason = (row.error or "").splitlines()[-1]
         failed.setdefault((row.method, row.set, reason), []).append(row.instance)
     texts = [
-        f"{method} on {_names(names)} ({set_name}): {reason}"
+        f"{method} on {_names(list(dict.fromkeys(names)))} ({set_name}): {reason}"
         for (method, set_name, reason), names in failed.items()
     ]
     texts += report.notes
@@ -112,6 +119,44 @@ def markdown(report: Report) -> str:
     return "\n".join(lines)
 
 
+def latex(report: Report) -> str:
+    r"""The table in LaTeX (it needs `\usepackage{booktabs}`), the smallest gap of a set in bold."""
+    columns, cells = table(report)
+    gaps = {(line.set, line.method): line.gap.mean for line in report.lines if line.gap}
+    names = [_escape(name) for name in columns]
+    lines = [
+        f"% {' '.join(report.name.split())}: {legend(report)}",
+        f"\\begin{{tabular}}{{ll{'r' * (len(columns) - 3)}l}}",
+        "\\toprule",
+        f"{' & '.join(names)} \\\\",
+    ]
+    before = None
+    for row in cells:
+        best = min((gap for (name, _), gap in gaps.items() if name == row[0]), default=None)
+        texts = [_escape(cell) for cell in row]
+        if best is not None and gaps.get((row[0], row[1])) == best:
+            place = columns.index("gap")
+            texts[place] = f"\\textbf{{{texts[place]}}}"
+        lines += ["\\midrule"] if row[0] != before else []
+        lines += [f"{' & '.join(texts)} \\\\"]
+        before = row[0]
+    return "\n".join([*lines, "\\bottomrule", "\\end{tabular}", ""])
+
+
+#: What has a meaning in LaTeX → how it is written there.
+_LATEX = {
+    **{sign: f"\\{sign}" for sign in "&%$#_{}"},
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "±": r"$\pm$",
+}
+
+
+def _escape(text: str) -> str:
+    return "".join(_LATEX.get(sign, sign) for sign in text)
+
+
 def _pipes(cells: Sequence[str]) -> str:
     return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
 
@@ -122,8 +167,14 @@ def _number(value: float | None) -> str:
     return f"{value:,.1f}" if abs(value) >= 100 else f"{value:.4g}"
 
 
-def _percent(value: float | None) -> str:
-    return "" if value is None else f"{value:.2f} %"
+def _percent(value: float | None, spread: float | None = None) -> str:
+    if value is None:
+        return ""
+    return f"{value:.2f} %" if spread is None else f"{value:.2f} ± {spread:.2f} %"
+
+
+def _plus_minus(spread: float | None) -> str:
+    return "" if spread is None else f" ± {_number(spread)}"
 
 
 def _time(seconds: float | None) -> str:
@@ -153,6 +204,10 @@ def _line_record(line: Line) -> dict[str, Any]:
         "mean_normalized_seconds": line.normalized_seconds,
         "mean_primal_integral": line.primal_integral,
         "references": line.references,
+        "seeds": line.seeds,
+        "value_spread": line.value_spread,
+        "gap_spread": line.gap_spread,
+        "mean_vehicles": line.vehicles,
     }
 
 

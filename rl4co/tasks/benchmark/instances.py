@@ -25,10 +25,14 @@ from tensordict import TensorDict, TensorDictBase
 from torch import Tensor
 
 from rl4co.core.errors import ConfigError, FileFormatError, RL4COError, UnsupportedError
+from rl4co.core.registry import FORMULATIONS
 from rl4co.data.formats import Published, find_instances, read_best_known, read_instances
+from rl4co.data.formats.content import name_of
+from rl4co.data.formats.instance import BenchmarkInstance
 from rl4co.data.generate import generate_env_data
 from rl4co.envs import get_env
 from rl4co.envs.base import RL4COEnvBase
+from rl4co.solvers.formulations._routing import RoutingFormulation, split_at_depot
 from rl4co.tasks.benchmark.spec import DataSource, FileSource, Source
 from rl4co.tasks.solve import environment_of
 
@@ -82,6 +86,14 @@ class Entry(abc.ABC):
             problem: Name of that environment, as for :meth:`for_model`.
         """
 
+    def count_vehicles(self, solution: list[Any]) -> int | None:
+        """Number of routes of a solution; None where there is only ever one, or none.
+
+        Args:
+            solution: As from :meth:`judge`.
+        """
+        return None
+
 
 class FileEntry(Entry):
     """An instance of a benchmark file.
@@ -124,6 +136,13 @@ class FileEntry(Entry):
         self.instance.check(solution, tolerance=TOLERANCE)
         return self.instance.objective(solution), _lists(solution)
 
+    def count_vehicles(self, solution: list[Any]) -> int | None:
+        """Number of routes."""
+        if not isinstance(self.instance, BenchmarkInstance):
+            return None
+        layout = self.instance.layout
+        return len(solution) if layout.has_depot and not layout.single_route else None
+
 
 class TensorEntry(Entry):
     """An instance of an environment.
@@ -163,6 +182,14 @@ class TensorEntry(Entry):
         solution = actions.unsqueeze(0).cpu()  # [1, T]
         reward = float(env.get_reward(env.reset(td), solution, check_solution=True))
         return reward if self.maximize else -reward, actions.tolist()
+
+    def count_vehicles(self, solution: list[Any]) -> int | None:
+        """Number of routes, if they are those between visits of the depot."""
+        form = FORMULATIONS.get(self.problem)
+        plain = RoutingFormulation
+        if form is None or not issubclass(form, plain) or form.encode is not plain.encode:
+            return None
+        return len([route for route in split_at_depot(solution) if route])
 
 
 class BrokenEntry(Entry):
@@ -240,7 +267,7 @@ def _read_files(source: FileSource) -> Iterator[Entry]:
                 yield FileEntry(found[0], source, name)
                 continue
             for each in found:
-                part = each.name.removeprefix(path.stem)
+                part = each.name.removeprefix(name_of(path))
                 yield FileEntry(each, source, f"{name}{part}", part)
         except (RL4COError, OSError) as error:
             yield BrokenEntry(name, str(error))
@@ -248,7 +275,7 @@ def _read_files(source: FileSource) -> Iterator[Entry]:
 
 def _names(paths: Sequence[Path]) -> list[str]:
     """Names of files without their suffixes; the paths of those that would have the same name."""
-    stems = [path.stem for path in paths]
+    stems = [name_of(path) for path in paths]
     folder = os.path.commonpath([path.absolute().parent for path in paths])
     return [
         stem if stems.count(stem) == 1 else path.absolute().relative_to(folder).as_posix()

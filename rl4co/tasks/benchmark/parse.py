@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import os
 import re
 import types
@@ -40,6 +41,9 @@ _TIME = re.compile(r"(\d+(?:\.\d*)?|\.\d+)\s*(ms|s|min|m|h|)")
 #: Separates the parts of a short text; not the colon of a Windows drive.
 _COLON = re.compile(r":(?![\\/])")
 
+#: More than any specification has.
+_MOST_VALUES = 1_000_000
+
 T = TypeVar("T")
 
 
@@ -48,10 +52,10 @@ def load_spec(path: str | os.PathLike[str]) -> BenchmarkSpec:
     file = Path(path)
     if not file.is_file():
         raise FileNotFoundError(f"expected a specification, got no such file: {file}")
-    text = file.read_text(encoding="utf-8")
     try:
+        text = file.read_text(encoding="utf-8")
         content = json.loads(text) if file.suffix.lower() == ".json" else _read_yaml(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise FileFormatError(f"expected YAML or JSON in {file}, got: {error}") from error
     try:
         return parse_spec(content)
@@ -65,10 +69,12 @@ def parse_spec(content: Any) -> BenchmarkSpec:
     for key, parse in (("methods", parse_method), ("instances", parse_source)):
         entries = given.get(key)
         if isinstance(entries, str) or not isinstance(entries, Sequence):
-            raise ConfigError(f"expected a list under {key!r}, got {entries!r}")
+            raise ConfigError(f"expected a list under {key!r}, got {_short(entries)}")
         given[key] = tuple(parse(entry) for entry in entries)
     if given.get("time_limit") is not None:
         given["time_limit"] = parse_time(given["time_limit"])
+    if given.get("seeds") is not None:
+        given["seeds"] = parse_seeds(given["seeds"])
     if given.get("passmark") is not None:
         given["passmark"] = _build(PassMark, _mapping(given["passmark"], "passmark"))
     return _build(BenchmarkSpec, given)
@@ -81,7 +87,7 @@ def parse_method(entry: Any) -> Method:
     else:
         given = dict(_mapping(entry, "a method"))
     if ("solver" in given) == ("model" in given):
-        raise ConfigError(f"expected a method with `solver` or `model`, got {entry!r}")
+        raise ConfigError(f"expected a method with `solver` or `model`, got {_short(entry)}")
     if "model" in given:
         given.setdefault("name", f"{Path(given['model']).stem}:{given.get('decode', 'greedy')}")
         return _build(ModelMethod, given)
@@ -106,7 +112,7 @@ def parse_source(entry: Any) -> Source:
         given.setdefault("name", Path(given["data"]).stem)
         return _build(DataSource, given)
     if "env" not in given:
-        raise ConfigError(f"expected instances with `files`, `data` or `env`, got {entry!r}")
+        raise ConfigError(f"expected instances with `files`, `data` or `env`, got {_short(entry)}")
     params = _mapping(given.get("params", {}), "params")
     given.setdefault("name", "".join(map(str, (given["env"], *params.values()))))
     return _build(GeneratedSource, given)
@@ -118,8 +124,17 @@ def parse_time(value: Any) -> float:
         return float(value)
     found = _TIME.fullmatch(str(value).strip())
     if not found:
-        raise ConfigError(f"expected a time such as 2s, 500ms or 1m, got {value!r}")
+        raise ConfigError(f"expected a time such as 2s, 500ms or 1m, got {_short(value)}")
     return float(found[1]) * _UNITS[found[2]]
+
+
+def parse_seeds(value: Any) -> tuple[int, ...]:
+    """Seeds from a list of them, or from their number: 1, 2, ..."""
+    if isinstance(value, int) and not isinstance(value, bool) and value >= 1:
+        return tuple(range(1, value + 1))
+    if isinstance(value, list | tuple) and value and all(type(seed) is int for seed in value):
+        return tuple(value)
+    raise ConfigError(f"expected a number of seeds, or a list of them, got {value!r}")
 
 
 # ---------------------------------------------------------------- short texts
@@ -187,17 +202,42 @@ def _read_yaml(text: str) -> Any:
     import yaml  # type: ignore[import-untyped]
 
     try:
-        return yaml.safe_load(text)
+        content = yaml.safe_load(text)
     except yaml.YAMLError as error:
         raise ValueError(str(error)) from error
+    if _count_values(content, {}) > _MOST_VALUES:
+        raise ValueError(f"aliases that stand for more than {_MOST_VALUES} values")
+    return content
+
+
+def _count_values(value: Any, known: dict[int, float]) -> float:
+    """How many values a text stands for; what aliases share is counted as often as it is there.
+
+    Args:
+        value: The content of a YAML file.
+        known: Counts of containers by their identity; to be given as empty.
+    """
+    if not isinstance(value, Mapping | list):
+        return 1
+    if id(value) not in known:
+        known[id(value)] = math.inf  # of a container that holds itself
+        parts = value.values() if isinstance(value, Mapping) else value
+        known[id(value)] = 1 + sum(_count_values(part, known) for part in parts)
+    return known[id(value)]
 
 
 # ---------------------------------------------------------------- records
 
 
+def _short(value: Any, length: int = 200) -> str:
+    """A value as text for a message."""
+    text = repr(value)
+    return text if len(text) <= length else f"{text[:length]}..."
+
+
 def _mapping(value: Any, what: str) -> Mapping[str, Any]:
     if not isinstance(value, Mapping):
-        raise ConfigError(f"expected a mapping as {what}, got {value!r}")
+        raise ConfigError(f"expected a mapping as {what}, got {_short(value)}")
     return value
 
 
@@ -210,12 +250,12 @@ def _build(cls: type[T], given: Mapping[str, Any]) -> T:
             raise UnknownNameError(f"key of {cls.__name__}", key, fields)
         if not _fits(value, kinds[key]):
             raise ConfigError(
-                f"expected {fields[key].type} for {key!r} of {cls.__name__}, got {value!r}"
+                f"expected {fields[key].type} for {key!r} of {cls.__name__}, got {_short(value)}"
             )
     for key, field in fields.items():
         optional = {field.default, field.default_factory} != {dataclasses.MISSING}
         if not optional and key not in given:
-            raise ConfigError(f"expected {key!r} in {cls.__name__}, got {dict(given)}")
+            raise ConfigError(f"expected {key!r} in {cls.__name__}, got {_short(dict(given))}")
     return cls(**given)
 
 

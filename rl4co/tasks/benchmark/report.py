@@ -28,14 +28,14 @@ from rl4co.tasks.metrics import (
 )
 
 #: Kinds of references, apart from names of methods.
-BEST_KNOWN, BEST_FOUND = "best known", "best found"
+BEST_KNOWN, BEST_FOUND, NO_REFERENCE = "best known", "best found", "none"
 #: Name of the lines over all sets.
 ALL = "all"
 
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """One method on one instance.
+    """One method on one instance, once.
 
     Attributes:
         set: Name of the set.
@@ -52,6 +52,8 @@ class Row:
         primal_integral: In percent.
         error: Why there is no value.
         incumbents: The trajectory of values.
+        seed: Which of the specification's seeds the method had; None: none of them.
+        vehicles: Number of routes, where a solution has several.
     """
 
     set: str
@@ -68,6 +70,8 @@ class Row:
     primal_integral: float | None
     error: str | None
     incumbents: Incumbents
+    seed: int | None = None
+    vehicles: int | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,14 +81,18 @@ class Line:
     Attributes:
         set: Name of the set, or "all".
         method: Name of the method.
-        solved: Instances solved.
-        total: Instances.
+        solved: Runs that gave a solution: one for each instance and seed.
+        total: Runs.
         value: Mean value; None for all sets together, whose units differ.
         gap: Gaps in percent.
         seconds: Times per instance.
         normalized_seconds: Mean time on the reference machine.
         primal_integral: Mean, in percent.
-        references: Kinds of references and how many instances have them.
+        references: Kinds of references and how many runs have them.
+        seeds: With how many seeds the method solved every instance.
+        value_spread: Standard deviation of the mean values of the seeds; None for one.
+        gap_spread: The same of the mean gaps, in percent.
+        vehicles: Mean number of routes, where solutions have several.
     """
 
     set: str
@@ -97,6 +105,10 @@ class Line:
     normalized_seconds: float | None
     primal_integral: float | None
     references: str
+    seeds: int = 1
+    value_spread: float | None = None
+    gap_spread: float | None = None
+    vehicles: float | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -133,7 +145,8 @@ class Report:
         return [row for row in self.rows if row.error is not None]
 
 
-Cells = Mapping[tuple[str, str, str], Result]
+#: Results and their seeds, by the names of method, set and instance.
+Cells = Mapping[tuple[str, str, str], Sequence[tuple[int | None, Result]]]
 
 
 def make_report(spec: BenchmarkSpec, sets: Sequence[InstanceSet], cells: Cells) -> Report:
@@ -142,18 +155,20 @@ def make_report(spec: BenchmarkSpec, sets: Sequence[InstanceSet], cells: Cells) 
     Args:
         spec: What was compared.
         sets: The instances.
-        cells: Results by the names of method, set and instance.
+        cells: Results and their seeds, by the names of method, set and instance.
     """
     rows: list[Row] = []
     notes: list[str] = []
     for instances in sets:
         for entry in instances.entries:
-            results = {m.name: cells[m.name, instances.name, entry.name] for m in spec.methods}
+            runs = {m.name: cells[m.name, instances.name, entry.name] for m in spec.methods}
+            results = {name: [result for _, result in of_name] for name, of_name in runs.items()}
             reference, kind = find_reference(entry, results, spec.reference)
             notes += _notes(entry, reference, kind, spec.reference)
             rows += [
-                _row(spec, method, instances.name, entry, results[method.name], reference, kind)
+                _row(spec, method, instances.name, entry, run, reference, kind)
                 for method in spec.methods
+                for run in runs[method.name]
             ]
     lines = [
         _line(instances.name, method.name, rows) for instances in sets for method in spec.methods
@@ -164,21 +179,26 @@ def make_report(spec: BenchmarkSpec, sets: Sequence[InstanceSet], cells: Cells) 
 
 
 def find_reference(
-    entry: Entry, results: Mapping[str, Result], reference: str | None
+    entry: Entry, results: Mapping[str, Sequence[Result]], reference: str | None
 ) -> tuple[float | None, str]:
     """The value that others are compared with, and where it is from.
 
     Args:
         entry: The instance.
-        results: Results of all methods on it.
-        reference: Method whose value counts if there is no best-known one.
+        results: Results of all methods on it, one for each seed.
+        reference: Method whose (best) value counts if there is no best-known one.
     """
     if entry.best_known is not None:
         return entry.best_known, BEST_KNOWN
-    if reference is not None and (value := results[reference].value) is not None:
-        return value, reference
-    values = [result.value for result in results.values() if result.value is not None]
-    return ((max if entry.maximize else min)(values) if values else None), BEST_FOUND
+    values = {
+        name: [result.value for result in of_name if result.value is not None]
+        for name, of_name in results.items()
+    }
+    best = max if entry.maximize else min
+    if reference is not None and values[reference]:
+        return best(values[reference]), reference
+    found = [value for of_name in values.values() for value in of_name]
+    return (best(found), BEST_FOUND) if found else (None, NO_REFERENCE)
 
 
 def _notes(entry: Entry, value: float | None, kind: str, reference: str | None) -> list[str]:
@@ -195,10 +215,11 @@ def _row(
     method: Method,
     set_name: str,
     entry: Entry,
-    result: Result,
+    run: tuple[int | None, Result],
     reference: float | None,
     kind: str,
 ) -> Row:
+    seed, result = run
     incumbents = Incumbents.of_points(result.incumbents, entry.maximize)
     own_gap = integral = None
     if result.value is not None and reference is not None:
@@ -222,6 +243,8 @@ def _row(
         primal_integral=integral,
         error=result.error,
         incumbents=incumbents,
+        seed=seed,
+        vehicles=None if result.solution is None else entry.count_vehicles(result.solution),
     )
 
 
@@ -235,7 +258,7 @@ def _normalized(spec: BenchmarkSpec, method: Method, seconds: float | None) -> f
 def _line(set_name: str, method: str, rows: Iterable[Row]) -> Line:
     mine = [row for row in rows if row.method == method and set_name in (row.set, ALL)]
     solved = [row for row in mine if row.value is not None]
-    kinds = Counter(row.reference_kind for row in mine)
+    kinds = Counter(row.reference_kind for row in mine if row.reference is not None)
     return Line(
         set=set_name,
         method=method,
@@ -248,8 +271,23 @@ def _line(set_name: str, method: str, rows: Iterable[Row]) -> Line:
         primal_integral=_mean(row.primal_integral for row in solved),
         references=", ".join(
             kind if len(kinds) == 1 else f"{kind} ({count})" for kind, count in kinds.items()
-        ),
+        )
+        or NO_REFERENCE,
+        seeds=len({row.seed for row in mine}),
+        value_spread=None if set_name == ALL else _spread([(r.seed, r.value) for r in solved]),
+        gap_spread=_spread([(row.seed, row.gap) for row in solved]),
+        vehicles=_mean(row.vehicles for row in solved),
     )
+
+
+def _spread(values: Iterable[tuple[int | None, float | None]]) -> float | None:
+    """Standard deviation (of a sample) of the means of seeds; None of fewer than two."""
+    of_seed: dict[int | None, list[float]] = {}
+    for seed, value in values:
+        if value is not None:
+            of_seed.setdefault(seed, []).append(value)
+    means = [statistics.fmean(each) for each in of_seed.values()]
+    return statistics.stdev(means) if len(means) > 1 else None
 
 
 def _mean(values: Iterable[float | None]) -> float | None:

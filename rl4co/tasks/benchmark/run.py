@@ -15,8 +15,8 @@ from types import TracebackType
 from rl4co.core.errors import ConfigError
 from rl4co.solvers._parallel import Crew
 from rl4co.tasks.benchmark.instances import Entry, InstanceSet, load_set
-from rl4co.tasks.benchmark.report import Report, make_report
-from rl4co.tasks.benchmark.runners import Runner, SolverRunner, make_runner
+from rl4co.tasks.benchmark.report import Cells, Report, make_report
+from rl4co.tasks.benchmark.runners import Runner, SolverRunner, make_runners
 from rl4co.tasks.benchmark.spec import BenchmarkSpec
 from rl4co.tasks.benchmark.store import Result, ResultStore, open_store
 
@@ -48,7 +48,7 @@ def run_benchmark(
     sets = [load_set(source) for source in spec.instances]
     with Crew() as crew, open_store(folder) as store:
         # All of them first: a wrong option is found before hours of work.
-        runners = [make_runner(method, spec, crew) for method in spec.methods]
+        runners = [each for method in spec.methods for each in make_runners(method, spec, crew)]
         plan = [
             (runner, batch)
             for runner in runners
@@ -87,16 +87,15 @@ def _work(plan: Plan, num_procs: int) -> Iterator[tuple[Runner, list[Result]]]:
         threads.shutdown(wait=False, cancel_futures=True)
 
 
-def _by_cell(
-    runners: Sequence[Runner], sets: Sequence[InstanceSet], store: ResultStore
-) -> dict[tuple[str, str, str], Result]:
-    """Results by the names of method, set and instance."""
-    return {
-        (runner.name, instances.name, entry.name): store.results[runner.key(entry)]
-        for runner in runners
-        for instances in sets
-        for entry in instances.entries
-    }
+def _by_cell(runners: Sequence[Runner], sets: Sequence[InstanceSet], store: ResultStore) -> Cells:
+    """Results with their seeds, by the names of method, set and instance."""
+    cells = defaultdict[tuple[str, str, str], list[tuple[int | None, Result]]](list)
+    for runner in runners:
+        for instances in sets:
+            for entry in instances.entries:
+                result = store.results[runner.key(entry)]
+                cells[runner.name, instances.name, entry.name].append((runner.seed, result))
+    return cells
 
 
 class _Progress:
@@ -109,8 +108,9 @@ class _Progress:
     """
 
     def __init__(self, plan: Plan, num_procs: int, progress: bool | None) -> None:
-        from rich.console import Console
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+        from rl4co.core.console import Console
 
         self.open = defaultdict[Runner, int](int)
         for runner, batch in plan:

@@ -49,12 +49,14 @@ class Runner(abc.ABC):
 
     Attributes:
         name: Name of the method.
+        seed: Which of the specification's seeds it has; None: none of them.
         batch_size: Instances that it likes to solve together.
         parallel: Whether it may be called from several threads.
     """
 
     batch_size = 1
     parallel = False
+    seed: int | None = None
 
     def __init__(self, method: Method, *definition: str) -> None:
         self.name = method.name
@@ -223,12 +225,26 @@ class ModelRunner(Runner):
         return self._policy
 
 
-def make_runner(method: Method, spec: BenchmarkSpec, crew: Crew) -> Runner:
-    """The runner of a method."""
+def make_runners(method: Method, spec: BenchmarkSpec, crew: Crew) -> list[Runner]:
+    """The runners of a method: one for each seed of the specification, if the method has one."""
     if isinstance(method, ModelMethod):
-        return ModelRunner(method)
-    limit = spec.solver_time_limit if method.time_limit is None else method.time_limit
-    return SolverRunner(method, limit, crew)
+        has_seed = method.is_random
+    else:
+        has_seed = "seed" in SOLVERS[method.solver].options
+    seeds = spec.seeds if has_seed else ()
+    return [_make_runner(method, seed, spec, crew) for seed in seeds or (None,)]
+
+
+def _make_runner(method: Method, seed: int | None, spec: BenchmarkSpec, crew: Crew) -> Runner:
+    runner: Runner
+    if isinstance(method, ModelMethod):
+        runner = ModelRunner(method if seed is None else dataclasses.replace(method, seed=seed))
+    else:
+        limit = spec.solver_time_limit if method.time_limit is None else method.time_limit
+        options = method.options if seed is None else {**method.options, "seed": seed}
+        runner = SolverRunner(dataclasses.replace(method, options=options), limit, crew)
+    runner.seed = seed
+    return runner
 
 
 def _content(model: Path) -> list[str]:

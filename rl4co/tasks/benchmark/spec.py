@@ -85,12 +85,16 @@ class ModelMethod:
         for key in ("batch_size", "passes"):
             if getattr(self, key) < 1:
                 raise ConfigError(f"expected {key} of at least 1, got {getattr(self, key)}")
-        is_random = METHODS[self.decode].samples or METHODS[self.decode].augment_fn == "symmetric"
-        if self.passes > 1 and not is_random:
+        if self.passes > 1 and not self.is_random:
             raise ConfigError(
                 f"expected one pass of {self.decode!r}, which gives the same solutions again, got "
                 f"{self.passes}; use sampling or augment"
             )
+
+    @property
+    def is_random(self) -> bool:
+        """Whether another seed gives other solutions."""
+        return METHODS[self.decode].samples or METHODS[self.decode].augment_fn == "symmetric"
 
 
 Method: TypeAlias = SolverMethod | ModelMethod
@@ -201,6 +205,8 @@ class BenchmarkSpec:
             integrals.
         initial_gap: Gap in percent that primal integrals count before the first solution.
         passmark: Ratings of machines; None: times are as measured.
+        seeds: Seeds with each of which methods solve every instance that have one; the tables show
+            the spread. (): every method runs once, with its own seed.
     """
 
     methods: tuple[Method, ...]
@@ -210,8 +216,10 @@ class BenchmarkSpec:
     time_limit: float | None = None
     initial_gap: float = INITIAL_GAP
     passmark: PassMark | None = None
+    seeds: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
+        self._check_seeds()
         for kind, entries in (("method", self.methods), ("set of instances", self.instances)):
             names = [entry.name for entry in entries]
             if not names:
@@ -228,6 +236,15 @@ class BenchmarkSpec:
             )
         if self.time_limit is not None and not 0 < self.time_limit < math.inf:
             raise ConfigError(f"expected a positive time_limit, got {self.time_limit}")
+
+    def _check_seeds(self) -> None:
+        if len(set(self.seeds)) < len(self.seeds) or any(seed < 0 for seed in self.seeds):
+            raise ConfigError(f"expected distinct seeds from 0 on, got {list(self.seeds)}")
+        for method in self.methods if self.seeds else ():
+            if isinstance(method, SolverMethod) and "seed" in method.options:
+                raise ConfigError(
+                    f"expected `seeds` or a seed of {method.name!r}, got both; leave one out"
+                )
 
     @property
     def solver_time_limit(self) -> float:

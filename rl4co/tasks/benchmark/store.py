@@ -3,6 +3,8 @@
 Each line carries a key, a digest of everything that matters to the result: the method with its
 settings (of a model, its weights), and the content of the instance. A run looks for the keys it
 needs; what is there is not computed again, and what belongs to other settings is left alone.
+Another digest, of the line itself, tells if somebody changed it; lines of earlier versions have
+none.
 """
 
 from __future__ import annotations
@@ -11,15 +13,17 @@ import dataclasses
 import json
 import os
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
 from rl4co.core.errors import ConfigError, FileFormatError
+from rl4co.data.digest import sha256
 
 FILE = "results.jsonl"
 _FORMAT = {"format": "rl4co-benchmark-1"}
+_DIGEST = "sha256"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,7 +61,10 @@ class ResultStore:
     def add(self, results: Iterable[Result]) -> None:
         """Appends results; they are on disk when this returns."""
         new = list(results)
-        lines = [json.dumps(dataclasses.asdict(result), allow_nan=False) for result in new]
+        records = [dataclasses.asdict(result) for result in new]
+        lines = [
+            json.dumps({**record, _DIGEST: _digest(record)}, allow_nan=False) for record in records
+        ]
         self._file.write("".join(f"{line}\n" for line in lines).encode())
         self._file.flush()
         os.fsync(self._file.fileno())
@@ -97,15 +104,21 @@ def _parse(path: Path, content: bytes) -> dict[str, Result]:
                 if record != _FORMAT:
                     raise ValueError("another format")
                 continue
+            if record.pop(_DIGEST, None) not in (None, _digest(record)):
+                raise ValueError("its digest differs, so it was changed after it was written")
             record["incumbents"] = tuple((time, value) for time, value in record["incumbents"])
             result = Result(**record)
-        except (ValueError, TypeError, KeyError) as error:
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             raise FileFormatError(
                 f"{path}, line {number}: expected a result of a benchmark, got {line[:60]!r} "
                 f"({error}); remove the line, or use another folder"
             ) from error
         results[result.key] = result
     return results
+
+
+def _digest(record: Mapping[str, Any]) -> str:
+    return sha256([json.dumps(record, sort_keys=True).encode()])
 
 
 def _lock(file: IO[bytes], path: Path) -> None:

@@ -5,16 +5,13 @@ from __future__ import annotations
 import json
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from typer.testing import CliRunner
-
-from rl4co.cli import app
 from rl4co.data import read_instance, read_solution
 from rl4co.models import AttentionModelPolicy
 from rl4co.tasks.methods import SEARCHES
+from tests.unit.cli.commands import run, run_json
 from tests.unit.instance_texts import JSP, TSP, VRP
 
 NEAREST = ("--solver", "nearest_neighbor")
@@ -29,18 +26,6 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     Path("tiny.vrp").write_text(VRP)
     Path("long.tsp").write_text(TSP)
     return tmp_path
-
-
-def run(*arguments: str) -> Any:
-    """`rl4co solve` inside this process."""
-    return CliRunner().invoke(app, ["solve", *arguments], env={"COLUMNS": "200"})
-
-
-def run_json(*arguments: str) -> list[dict[str, Any]]:
-    result = run(*arguments, "--json")
-    assert result.exit_code == 0, result.output
-    results: list[dict[str, Any]] = json.loads(result.stdout)["results"]
-    return results
 
 
 def assert_refused(message: str, *arguments: str) -> None:
@@ -149,14 +134,12 @@ def test_routes_and_schedules_in_one_table():
         (JSP, ["--solver", "dispatching", "--rounding", "exact"], "expected no rounding for two"),
         (JSP, ["--solver", "dispatching", "--out", "a.sol"], "suffix of a solution of jssp"),
         (JSP, ["--initial", "tiny.vrp"], "expected JSON"),
-        (JSP, ["--solver", "dispatching", "--best-known", "bks.csv"], "a line for two, got none"),
         (2 * TAILLARD, [], "expected one instance, got 2 (two_1 to two_2)"),
     ],
 )
 def test_bad_job_shops(text: str, arguments: list[str], message: str):
     """What was expected, what is there, and what to do."""
     Path("two").write_text(text)
-    Path("bks.csv").write_text("instance,lb,ub\nother,11,12\n")
     assert_refused(message, "two", *arguments)
 
 
@@ -294,7 +277,6 @@ def test_bad_files(here: Path, text: str, message: str):
         (["tiny.vrp", "--polish", "0", *NEAREST], "positive number of seconds, got 0"),
         (["tiny.vrp", "--polish-solver", "lkh"], "--polish SECONDS"),
         (["tiny.vrp", "--polish", "1", "--polish-solver", "insertion", *NEAREST], "begins anew"),
-        (["tiny.vrp", "--solver", "insertion", "--seed", "1"], "option of the solver"),
         (["tiny.vrp", "--procs", "0", *NEAREST], "num_procs"),
         (["tiny.vrp", "--method", "greedy"], "--model with --method"),
         (["tiny.vrp", "--top-k", "3"], "--model with --top-k"),

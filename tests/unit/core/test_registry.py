@@ -140,9 +140,9 @@ def test_plugins_are_found_by_entry_point(things, plugin):
     registry = things.REGISTRY
     assert "gamma" in registry
     assert registry.names() == ["alpha", "beta", "gamma", "wrong"]
-    assert registry["gamma"] is plugin.loaded
+    assert registry["gamma"] is plugin.loaded and registry.plugins() == [plugin.loaded]
     other = Registry("thing", (things.__name__,), "tests.other")
-    assert "gamma" not in other
+    assert "gamma" not in other and other.plugins() == []
 
 
 def test_plugin_that_registers_itself(things, plugin):

@@ -9,8 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from rl4co.core import memory
 from rl4co.core.errors import UnknownNameError, UnsupportedError
-from rl4co.data.formats import EdgeCosts, read_instance
+from rl4co.data.formats import EdgeCosts, distances, read_instance
 from rl4co.data.formats.distances import ROUNDINGS, euclidean, get_rounding
 
 SYMMETRIC = np.array([[0, 1, 2, 3], [1, 0, 4, 5], [2, 4, 0, 6], [3, 5, 6, 0]], dtype=float)
@@ -141,6 +142,17 @@ def test_pairs_agree_with_the_matrix():
     np.testing.assert_array_equal(
         costs(origin, destination), costs.all_pairs()[origin, destination]
     )
+
+
+def test_matrices_are_made_in_blocks_and_refused_beyond_memory(monkeypatch: pytest.MonkeyPatch):
+    """The blocks make no difference; what does not fit is refused before it is allocated."""
+    costs = EdgeCosts.of_points(np.random.default_rng(2).uniform(0, 99, (30, 2)))
+    at_once = costs.all_pairs()
+    monkeypatch.setattr(distances, "_BLOCK", 70)  # two rows at once
+    np.testing.assert_array_equal(costs.all_pairs(), at_once)
+    monkeypatch.setattr(memory, "physical_memory", lambda: 8 * 30 * 30 - 1)
+    with pytest.raises(UnsupportedError, match="fit into memory, got 30 nodes"):
+        costs.all_pairs()
 
 
 def test_decimals_of_matrices():

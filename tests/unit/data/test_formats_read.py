@@ -402,12 +402,21 @@ def test_table_of_best_known_values(write: Write):
     assert read_best_known(table, other, "other") is None
 
 
+def test_a_table_that_does_not_list_the_instance(write: Write):
+    """A warning where the instance is wanted, an error where the value is."""
+    table = write("bks.csv", "instance,optimum\nz,1\n")
+    with pytest.warns(UserWarning, match="a line for tiny-n4-k2, got none; the gap is unknown"):
+        instance = read_instance(write("c.vrp", VRP), best_known=table)
+    assert instance.best_known is None
+    with pytest.raises(FileFormatError, match="expected a line for tiny-n4-k2, got none"):
+        read_best_known(table, instance)
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
         ("instance,value\na,1\n", "a column best_known or bks"),
         ("what,optimum\na,1\n", "a column instance or path or name or file"),
-        ("instance,optimum\nz,1\n", "a line for tiny-n4-k2, got none"),
         ("instance,optimum\na,one\n", "line 2, optimum: expected numbers, got 'one'"),
     ],
 )

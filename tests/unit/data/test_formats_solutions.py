@@ -173,11 +173,11 @@ def test_the_environment_gets_copies():
 BROKEN = [
     (TSP, [0, 1, 2, 3], "every node is visited .node 4 .5 in the file. is missing"),
     (TSP, [0, 1, 2, 2, 4], "no node is visited twice .node 2 .3 in the file. is visited 2 times"),
-    (TSP, [[0, 1], [2, 3, 4]], "there is one route .got 2"),
+    (TSP, [[0, 1], [2, 3, 4]], "there is one route .2 routes"),
     (CVRP, [[1, 2], [3]], "node 4 .5 in the file. is missing"),
     (CVRP, [[1, 2], [3, 4, 1]], "node 1 .2 in the file. is visited 2 times"),
     (CVRP, [[1, 3], [2, 4]], "no load exceeds the capacity .route 1: load 6 of 5"),
-    (CVRP, [[1, 2], [3, 7]], "all nodes are from 1 to 4 .got node 7"),
+    (CVRP, [[1, 2], [3, 7]], "all nodes are from 1 to 4 .node 7"),
     (CVRPTW, [[2, 1], [3, 4]], "route 1: node 1 .2 in the file. at 15 after 10"),
     (MTVRP, [[1, 2], [3, 4]], None),
     (OP, [1, 4, 3], "length 20 of 14"),

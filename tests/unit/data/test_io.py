@@ -12,12 +12,15 @@ import numpy as np
 import pytest
 import torch
 
+from numpy.lib import format
 from tensordict import TensorDict
 
 import rl4co.data.io as io_module
 
+from rl4co.core import memory
 from rl4co.core.errors import ConfigError, FileFormatError, UnsupportedError, WriteError
 from rl4co.data import load_npz_to_tensordict, save_tensordict_to_npz
+from rl4co.data.formats.jsplib import read_l2d
 
 
 @pytest.fixture
@@ -211,6 +214,23 @@ def test_truncated_file(tmp_path: Path, keep: float, compress: bool):
     content = path.read_bytes()
     path.write_bytes(content[: int(len(content) * keep)])
     with pytest.raises(FileFormatError, match=r"cut\.npz.*save_tensordict_to_npz"):
+        load_npz_to_tensordict(path)
+
+
+def test_numbers_are_counted_before_room_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """A header that announces more than there is; a small file of more numbers than memory."""
+    path = tmp_path / "huge.npy"
+    header = {"descr": "<i8", "fortran_order": False, "shape": (10**9, 2, 10, 10)}
+    for version, write in ((1, format.write_array_header_1_0), (2, format.write_array_header_2_0)):
+        with path.open("wb") as file:
+            write(file, header)
+        assert path.read_bytes()[6] == version
+        with pytest.raises(FileFormatError, match="announces 1600000000000 bytes"):
+            read_l2d(path)
+    td = TensorDict({"x": torch.zeros(1, 10**6)}, [1])
+    path = save_tensordict_to_npz(td, tmp_path / "zeros.npz", compress=True)
+    monkeypatch.setattr(memory, "physical_memory", lambda: 10**6)
+    with pytest.raises(FileFormatError, match=r"'x'.*more than the memory"):
         load_npz_to_tensordict(path)
 
 

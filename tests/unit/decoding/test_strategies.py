@@ -177,14 +177,14 @@ def test_settings_are_frozen():
 
 def test_greedy_takes_the_first_of_equals():
     logits = torch.tensor([[1.0, 3.0, 3.0], [2.0, 2.0, 1.0]])
-    assert Greedy().choose(logits, 0).tolist() == [1, 0]
+    assert Greedy().choose(logits, 0, {}).tolist() == [1, 0]
 
 
 def test_sampling_uses_its_generator():
     logits = torch.zeros(50, 6)
-    first = Sampling(rng=torch.Generator().manual_seed(1)).choose(logits, 0)
-    again = Sampling(rng=torch.Generator().manual_seed(1)).choose(logits, 0)
-    other = Sampling(rng=torch.Generator().manual_seed(2)).choose(logits, 0)
+    first = Sampling(rng=torch.Generator().manual_seed(1)).choose(logits, 0, {})
+    again = Sampling(rng=torch.Generator().manual_seed(1)).choose(logits, 0, {})
+    other = Sampling(rng=torch.Generator().manual_seed(2)).choose(logits, 0, {})
     assert torch.equal(first, again)
     assert not torch.equal(first, other)
 
@@ -192,14 +192,14 @@ def test_sampling_uses_its_generator():
 def test_evaluate_gives_back_its_actions():
     actions = torch.tensor([[[3, 1, 2]], [[0, 2, 1]]])  # [B, S, T]
     strategy = Evaluate(actions=actions)
-    assert strategy.choose(torch.zeros(2, 1, 4), 1).tolist() == [[1], [2]]
+    assert strategy.choose(torch.zeros(2, 1, 4), 1, {}).tolist() == [[1], [2]]
     with pytest.raises(ConfigError, match="pass actions"):
-        Evaluate().choose(torch.zeros(2, 1, 4), 0)
+        Evaluate().choose(torch.zeros(2, 1, 4), 0, {})
 
 
 def test_base_class_chooses_nothing():
-    with pytest.raises(NotImplementedError):
-        DecodingStrategy().choose(torch.zeros(1, 2), 0)
+    with pytest.raises(NotImplementedError, match="write choose"):
+        DecodingStrategy().choose(torch.zeros(1, 2), 0, {})
 
 
 def test_filter_passes_every_setting():

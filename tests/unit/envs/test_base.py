@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import inspect
 
+from unittest.mock import patch
+
 import pytest
 import torch
 
@@ -21,8 +23,10 @@ from rl4co.core.errors import (
 )
 from rl4co.core.registry import ENVS
 from rl4co.data import TensorDictDataset, save_tensordict_to_npz
-from rl4co.envs import CVRPEnv, Generator, RL4COEnvBase, TSPEnv, check_env, get_env
+from rl4co.envs import CVRPEnv, Generator, OPEnv, RL4COEnvBase, TSPEnv, check_env, get_env
 from rl4co.envs.contract.evidence import record_episode
+from rl4co.envs.improvement import is_improvement
+from rl4co.models import POMO
 
 TSP5 = {"num_loc": 5}
 
@@ -45,6 +49,7 @@ class PickTwoEnv(RL4COEnvBase):
     """Picks two different items for the largest sum of prizes: the smallest possible problem."""
 
     name = "pick_two"
+    maximizes = True
     generator_cls = PrizeGenerator
     instance_shapes = {"prize": "n"}
 
@@ -287,6 +292,44 @@ def test_step_needs_one_index_per_instance(check_action: bool, action, got: str)
         env.step(td)
 
 
+@pytest.mark.parametrize("name", ENVS.names())
+def test_step_refuses_what_the_mask_forbids(name: str):
+    """On a CPU by default, numbers that are no action included; the decode loop never looks."""
+    env = get_env(name)
+    td = env.reset(batch_size=2)
+    if is_improvement(env):
+        forbidden = [torch.full_like(allowed_action(env, td), n) for n in (-1, 10**6)]
+    else:
+        one = td["action_mask"][0].long()
+        forbidden = [torch.full((2,), number) for number in (-1, len(one))]
+        forbidden += [one.argmin().expand(2)] if not one.all() else []
+    for action in forbidden:
+        with pytest.raises(InvalidActionError, match="forbidden ones in instances"):
+            env.step(td.copy().set("action", action))
+    trusting = get_env(name, check_action=False)
+    check = "improvement.ImprovementEnvBase._refuse_forbidden"
+    with patch(f"rl4co.envs.{check if is_improvement(env) else 'base.refuse_masked'}") as look:
+        trusting.step(td.copy().set("action", allowed_action(env, td)))
+        env.advance(dict(td.items()), allowed_action(env, td))
+    assert not look.called
+
+
+def allowed_action(env, td):
+    """One that `step` accepts."""
+    if is_improvement(env):
+        return env.random_action(dict(td.items()))
+    return td["action_mask"].long().argmax(-1)
+
+
+def test_step_does_not_look_at_actions_on_a_device():
+    """A look would wait for the device; tensors without values stand in for one."""
+    env = TSPEnv(generator_params=TSP5)
+    td = env.reset(batch_size=2).set("action", torch.tensor([0, 3]))
+    far = TSPEnv(generator_params=TSP5, device="meta")
+    assert far.step(td.to("meta"))["next"].device.type == "meta"
+    assert not far._looks_at(td["action"].to("meta")) and env._looks_at(td["action"])
+
+
 def test_decode_loop_checks_actions_if_asked():
     """`advance` is the hot loop: it looks at actions in checked mode only."""
     env = CVRPEnv(generator_params={"num_loc": 5}, check_action=True)
@@ -482,3 +525,42 @@ def test_torchrl_rollout_runs():
     rollout = env.rollout(max_steps=5, break_when_any_done=True)
     assert rollout.batch_size == (5,)
     assert rollout["next", "done"][-1].all()
+
+
+# ---------------------------------------------------------------- what authors write
+
+
+@pytest.mark.parametrize("env_cls", [TSPEnv, CVRPEnv])
+def test_arguments_of_the_generator_are_told_apart(env_cls):
+    """The call to write is in the message; other unknown names get the nearest one."""
+    with pytest.raises(UnknownArgumentError) as caught:
+        env_cls(num_loc=50)
+    assert f"write {env_cls.__name__}(generator_params={{'num_loc': 50}})" in str(caught.value)
+    with pytest.raises(UnknownArgumentError, match="did you mean 'generator'"):
+        env_cls(genrator=None)
+
+
+@pytest.mark.parametrize("axes", ["n, 2", ("n", 2), "[B, n, 2]", "n-1", "2n", 5])
+def test_grammar_of_instance_shapes(axes):
+    """What is not an axis is refused with the key, the text and the grammar."""
+    cls = type("Mine", (TSPEnv,), {"instance_shapes": {"locs": axes}})
+    with pytest.raises(ConfigError, match="axes of tsp key 'locs' as sizes") as caught:
+        cls()
+    assert repr(axes) in str(caught.value)
+    with pytest.raises(ConfigError, match="mapping of keys to axes"):
+        type("Mine", (TSPEnv,), {"instance_shapes": ["locs"]})()
+
+
+def test_an_environment_without_starts_names_the_hooks():
+    """In POMO, too."""
+    cls = type("NoStarts", (OPEnv,), {
+        "_count_starts": RL4COEnvBase._count_starts, "_start_actions": RL4COEnvBase._start_actions,
+    })  # fmt: skip
+    env = cls(generator_params={"num_loc": 5})
+    model = POMO(env, num_augment=1, policy_kwargs={"embed_dim": 8, "num_heads": 2})
+    for act in (
+        lambda: model.shared_step(env.generator(2), 0, "train"),
+        lambda: env.select_start_nodes(env.reset(batch_size=2), 2),
+    ):
+        with pytest.raises(UnsupportedError, match="write the hooks _count_starts and _start_act"):
+            act()

@@ -20,6 +20,7 @@ from rl4co.envs import (
     CVRPEnv,
     CVRPGenerator,
     MDCPDPEnv,
+    OPEnv,
     SVRPEnv,
     TSPEnv,
     TSPGenerator,
@@ -50,6 +51,35 @@ class ForgetsVisits(TSPEnv):
 
     def _transition(self, state, action):
         return {**super()._transition(state, action), "action_mask": state["action_mask"]}
+
+
+class ForgetsCustomers(CVRPEnv):
+    """Every customer that fits is allowed, visited or not."""
+
+    def _action_mask(self, state):
+        return super()._action_mask({**state, "visited": torch.zeros_like(state["visited"])})
+
+
+class InvertedTours(TSPEnv):
+    """True for what was visited."""
+
+    def _init_state(self, instance):
+        start = super()._init_state(instance)
+        return {**start, "seen": torch.zeros_like(start["locs"][..., 0], dtype=torch.bool)}
+
+    def _transition(self, state, action):
+        changes = super()._transition(state, action)
+        return {**changes, "seen": state["seen"].scatter(-1, action.unsqueeze(-1), True)}
+
+    def _action_mask(self, state):
+        return state["seen"]
+
+
+class InvertedRoutes(CVRPEnv):
+    """True for what is forbidden."""
+
+    def _action_mask(self, state):
+        return ~super()._action_mask(state)
 
 
 class LocksItselfOut(TSPEnv):
@@ -134,6 +164,43 @@ class ForgottenKey(CVRPEnv):
 
     def _transition(self, state, action):
         return {**super()._transition(state, action), "last": action}
+
+
+class CostsWithoutMinus(TSPEnv):
+    """Long tours are the best."""
+
+    def _objective(self, state, actions):
+        return -super()._objective(state, actions)
+
+
+class GainsWithMinus(OPEnv):
+    """Prizes as costs, although the class says that they are gains."""
+
+    def _objective(self, state, actions):
+        return -super()._objective(state, actions) - 1.0
+
+
+class SameForAll(TSPEnv):
+    """Each step costs the same, whatever it does."""
+
+    def _objective(self, state, actions):
+        return -torch.full(actions.shape[:-1], float(actions.shape[-1]))
+
+
+class LooksAtValues(TSPEnv):
+    """A condition on a tensor in a step."""
+
+    def _transition(self, state, action):
+        if state["i"].max().item() < 0:
+            return {}
+        return super()._transition(state, action)
+
+
+class BranchesOnTensors(CVRPEnv):
+    """A tensor in an `if`, in the objective."""
+
+    def _objective(self, state, actions):
+        return super()._objective(state, actions) if actions.any() else None
 
 
 class KeepsAxis(TSPEnv):
@@ -373,7 +440,15 @@ class HalfRewards(TSPEnv):
 
 
 BROKEN = [
-    (ForgetsVisits, "refuses solutions that the mask allows ('every node is visited exactly once'"),
+    (ForgetsVisits, "the mask forgets what was taken: it allows action"),
+    (ForgetsCustomers, "forbid visited nodes in _action_mask, from a key that _transition updates"),
+    (InvertedTours, "the mask is inverted"),
+    (InvertedRoutes, "return True for allowed actions from _action_mask"),
+    (CostsWithoutMinus, "but higher is better and maximizes is False; return minus the cost"),
+    (GainsWithMinus, "but maximizes is True; return the gain from _objective"),
+    (SameForAll, "get_reward is constant: other random solutions of the same instances"),
+    (LooksAtValues, "_transition asks the device for a value: .item() in _transition (test_checks"),
+    (BranchesOnTensors, "_objective asks the device for a value: a tensor in a condition"),
     (LocksItselfOut, "the mask allows no action in instances 0, 1, 2, 3, 4, 5, 6, 7 at step 5"),
     (IgnoresCapacity, "('no route exceeds the vehicle capacity', instances"),
     (NoWayToWait, "the mask allows nothing in finished instances"),
@@ -469,7 +544,9 @@ class NoNumber(TSPEnv):
     ("env_cls", "sentence", "false"),
     [
         (RefusesAll, "refuses solutions that the mask allows", "batch mates"),
-        (ForgetsVisits, "refuses solutions that the mask allows", "batch mates"),
+        (ForgetsVisits, "the mask forgets what was taken", "batch mates"),
+        (ForgetsCustomers, "the mask forgets what was taken", "raise the bound"),
+        (InvertedTours, "the mask is inverted", "the mask allows no action"),
         (NoNumber, "get_reward is not finite", "two equal calls"),
     ],
 )

@@ -182,7 +182,7 @@ def test_fewer_vehicles_than_the_cvrp():
 
 def test_state_counts_vehicles_and_demand():
     """Nothing is subtracted at the depot, and waiting there uses no vehicle."""
-    env = CVRPMVCEnv()
+    env = CVRPMVCEnv(check_action=False)  # which waits against the mask
     td = env.reset(instance_of([4, 5, 3]).unsqueeze(0))
     assert td["max_vehicle"].item() == 3
     script = [  # action → vehicles, rest, the depot is allowed

@@ -412,9 +412,17 @@ class LooksAtTheFirst(PDPRuinRepairEnv):
         return super()._remember(state, action[:1].expand_as(action))
 
 
+class AsksForNumbers(TSPkoptEnv):
+    """Turns a tensor into a Python number in every move."""
+
+    def _move(self, state, action):
+        return super()._move(state, action) + int(action.max()) * 0
+
+
 @pytest.mark.parametrize(
     ("env_cls", "rule"),
     [
+        (AsksForNumbers, "no hook asks the device for a value"),
         (ForgetsTheDirection, "positions are those of the current solution"),
         (BreaksOrders, "every allowed move gives a valid solution"),
         (PaysForLosses, "a step earns what it gains over the best so far"),

@@ -208,7 +208,8 @@ def test_step_rewards_add_up(name: str):
     torch.testing.assert_close(total, first - state["time"])
     assert env.has_dense_reward
     plain = shop_env(name)
-    after = plain.step(plain.reset(batch_size=2).set("action", torch.tensor([1, 1])))["next"]
+    fresh = plain.reset(batch_size=2)
+    after = plain.step(fresh.set("action", fresh["action_mask"].long().argmax(-1)))["next"]
     assert not plain.has_dense_reward and (after["reward"] == 0).all()
 
 

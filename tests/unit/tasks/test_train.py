@@ -38,6 +38,7 @@ from rl4co.tasks.instantiate import (
     show_versions,
 )
 from rl4co.tasks.train import _explain, load_config, run, seed_run
+from rl4co.training.folder_lock import FolderLock
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 TINY = [
@@ -375,24 +376,46 @@ def _reward(folder: Path) -> str:
     return next(row["test/reward"] for row in rows if row["test/reward"])
 
 
-def test_run_py_and_the_command_do_the_same(tmp_path: Path):
-    """Same arguments, same files, same numbers; a folder of one's own is found."""
+#: A part of the user's own, and an experiment with it.
+STAMP = """
+from lightning.pytorch.callbacks import Callback
+
+class Stamp(Callback):
+    def on_fit_start(self, trainer, pl_module):
+        print("stamped")
+"""
+OWN = (
+    "# @package _global_\nmodel:\n  val_data_size: 2\ncallbacks:\n  own: {_target_: stamps.Stamp}\n"
+)
+
+
+def test_run_py_and_the_command_do_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Same arguments, same files, same numbers; a folder of one's own is found.
+
+    Targets in it are built without being asked for, and whoever trains where another process does
+    is warned.
+    """
     mine = tmp_path / "mine" / "experiment"
     mine.mkdir(parents=True)
-    (mine / "tiny.yaml").write_text("# @package _global_\nmodel:\n  val_data_size: 2\n")
+    (mine / "tiny.yaml").write_text(OWN)
+    (tmp_path / "stamps.py").write_text(STAMP)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     rewards = {}
     programs = {"run": ("run.py",), "cli": ("-c", "from rl4co.cli import main; main()", "train")}
     for name, program in programs.items():
         cwd = tmp_path / name
-        cwd.mkdir()
+        busy = FolderLock(cwd / "busy")
+        busy.folder.mkdir(parents=True)
+        busy.claim()
         result = command(
-            "--config-dir", str(tmp_path / "mine"), *TINY, "experiment=tiny", cwd=cwd,
-            program=program,
+            "--config-dir", str(tmp_path / "mine"), *TINY, "experiment=tiny",
+            "callbacks.model_checkpoint.dirpath=busy", cwd=cwd, program=program,
         )  # fmt: skip
         assert result.returncode == 0, result.stderr
-        assert "test/reward" in result.stdout
+        assert "test/reward" in result.stdout and "stamped" in result.stdout
+        assert f"in which process {os.getpid()} is at work" in result.stderr
         (folder,) = (cwd / "logs" / "train" / "runs").iterdir()
-        assert (folder / "checkpoints" / "last.ckpt").is_file()
+        assert [file.name for file in busy.folder.glob("last*")] == ["last.ckpt"]
         rewards[name] = _reward(folder)
     assert rewards["run"] == rewards["cli"]
 

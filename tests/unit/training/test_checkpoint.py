@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import warnings
+import zipfile
 
 from pathlib import Path
 from types import ModuleType
@@ -19,9 +20,12 @@ import torch
 
 from lightning.pytorch.callbacks import Callback, ModelCheckpoint
 
-from rl4co.core.errors import ConfigError, FileFormatError
+from rl4co.core.errors import ConfigError, FileFormatError, RL4COError
+from rl4co.core.processes import own_mark
+from rl4co.models.rl.base import RL4COLitModule
 from rl4co.models.rl.checkpointing import read_checkpoint
 from rl4co.training.checkpoint import AtomicCheckpointIO, require_writable, write_atomically
+from rl4co.training.folder_lock import FolderLock
 
 
 def saving(folder: Path, **options: Any) -> ModelCheckpoint:
@@ -82,6 +86,19 @@ def test_kill_during_writing_leaves_the_previous_checkpoint(tmp_path: Path) -> N
     )
     assert result.returncode == -signal.SIGKILL
     assert path.read_bytes() == b"previous"
+    # What it left behind goes with the next file that is written there; nothing else does.
+    (left,) = tmp_path.glob(".a.ckpt.*.tmp")
+    running = left.with_name(re.sub(r"\.\d+-", f".{os.getpid()}-", left.name))
+    earlier, foreign = tmp_path / f".b.ckpt.{'0' * 32}.tmp", tmp_path / ".notes.tmp"
+    for file in (running, earlier, foreign):
+        file.touch()
+        os.utime(file, (0, 0) if file == foreign else None)
+    write_atomically(tmp_path / "b.ckpt", b"next")
+    assert not left.exists() and running.exists() and earlier.exists() and foreign.exists()
+    for file in (running, earlier):
+        os.utime(file, (0, 0))
+    write_atomically(tmp_path / "b.ckpt", b"next")
+    assert {file.name for file in tmp_path.iterdir()} == {"a.ckpt", "b.ckpt", ".notes.tmp"}
 
 
 def test_interruption_leaves_no_temporary_file(
@@ -119,6 +136,41 @@ def test_unwritable_root_is_refused_before_training(runs: ModuleType, tmp_path: 
     trainer = runs.make_trainer(blocked / "root", logger=None)
     with pytest.raises(ConfigError, match=r"a folder for metrics .*root.*default_root_dir"):
         trainer.fit(runs.make_model())
+
+
+def test_second_training_in_a_folder_is_warned(runs: ModuleType, tmp_path: Path) -> None:
+    """If the first is still running; the note is taken back at the end, also after an error."""
+    note = tmp_path / FolderLock(tmp_path).path.name
+    other = subprocess.Popen(["sleep", "60"])
+    mark = own_mark().replace(str(os.getpid()), str(other.pid), 1)
+
+    def train(*callbacks: Callback) -> None:
+        callbacks = (saving(tmp_path), *callbacks)
+        runs.make_trainer(tmp_path, max_epochs=1, callbacks=[*callbacks]).fit(runs.make_model())
+
+    try:
+        note.write_text(mark)
+        with pytest.warns(UserWarning, match=f"in which process {other.pid} is at work"):
+            train()
+        assert not note.exists()
+        note.write_text(mark)
+    finally:
+        other.kill()
+        other.wait()
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", "expected a folder that no other training writes to")
+        with pytest.raises(ZeroDivisionError):
+            train(Fails())
+        assert not note.exists()
+        note.write_text("no mark")
+        train()
+
+
+class Fails(Callback):
+    """An error in the middle of training."""
+
+    def on_train_batch_end(self, *args: Any, **kwargs: Any) -> None:
+        raise ZeroDivisionError
 
 
 def test_writable_folders_are_created(tmp_path: Path) -> None:
@@ -246,6 +298,52 @@ def test_damaged_files_are_named(
     trainer = runs.make_trainer(tmp_path)
     with pytest.raises(FileFormatError, match=re.escape(str(checkpoint)) + ".*older checkpoint"):
         getattr(trainer, call)(runs.make_model(), ckpt_path=checkpoint)
+
+
+def test_one_flipped_byte_is_refused(checkpoint: Path, tmp_path: Path) -> None:
+    """Wherever it is; files without a digest, of earlier versions or of others, are read."""
+    content = checkpoint.read_bytes()
+    changed_file = tmp_path / "changed.ckpt"
+    for place in (*range(0, len(content), 499), *range(len(content) - 99, len(content))):
+        changed = bytearray(content)
+        changed[place] ^= 1
+        changed_file.write_bytes(changed)
+        with pytest.raises(FileFormatError, match=r"digest differs|truncated or foreign"):
+            read_checkpoint(changed_file)
+    with checkpoint.open("rb") as file:
+        assert read_checkpoint(file).keys() == torch.load(checkpoint, weights_only=True).keys()
+    assert zipfile.ZipFile(checkpoint).testzip() is None
+    torch.save(read_checkpoint(checkpoint), changed_file)
+    assert read_checkpoint(changed_file).keys() == read_checkpoint(checkpoint).keys()
+
+
+@pytest.mark.parametrize("entry", [3, {}, {"object": 3}, {"object": {}}, {"value": [1]}])
+def test_senseless_descriptions_are_refused(checkpoint: Path, entry: Any) -> None:
+    """Whatever stands where an environment or settings should be described."""
+    content = read_checkpoint(checkpoint)
+    record = content["rl4co"]
+    for part in ("env", "policy_kwargs"):
+        changed = {**record, "arguments": {**record["arguments"], part: entry}}
+        torch.save({**content, "rl4co": changed}, checkpoint)
+        with pytest.raises(RL4COError, match=r"no model can be built|no class|expected "):
+            RL4COLitModule.load_from_checkpoint(checkpoint)
+
+
+@pytest.mark.parametrize(
+    ("part", "size"), [("policy_kwargs", {"embed_dim": 10**9}), ("env", {"num_loc": 10**10})]
+)
+def test_absurd_sizes_in_a_checkpoint(checkpoint: Path, part: str, size: dict[str, int]) -> None:
+    """Are refused before memory is taken for them."""
+    content = read_checkpoint(checkpoint)
+    entry = content["rl4co"]["arguments"][part]
+    if part == "env":
+        entry = entry["object"]["arguments"]["generator_params"]
+    entry["value"] |= size
+    torch.save(content, checkpoint)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # KiB
+    with pytest.raises(FileFormatError, match="the configuration is damaged"):
+        RL4COLitModule.load_from_checkpoint(checkpoint)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss < before + 2**18
 
 
 def test_foreign_and_missing_files_are_refused(runs: ModuleType, tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -12,11 +14,12 @@ import torch
 
 from torch import nn
 
-from rl4co.core.errors import ConfigError, FileFormatError
-from rl4co.core.registry import ENVS
+from rl4co.core.errors import ConfigError, FileFormatError, UnknownNameError
+from rl4co.core.registry import ENVS, MODELS
 from rl4co.data import TensorDictDataset
 from rl4co.envs import CVRPEnv, TSPEnv, TSPGenerator
-from rl4co.models import POMO, REINFORCE, AttentionModel, RL4COLitModule
+from rl4co.models import POMO, REINFORCE, AttentionModel, RL4COLitModule, load_pretrained
+from rl4co.models.rl import checkpointing
 from rl4co.models.rl.checkpointing import describe_model
 
 
@@ -208,6 +211,29 @@ class OwnEnv(TSPEnv):
 
 class OwnModel(AttentionModel):
     """A method that the library does not know."""
+
+
+def test_models_of_plugins_are_found_by_their_names(
+    runs: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Installing a package is what allows its classes; nothing else has to be said."""
+    parts: dict[str, Any] = {"__module__": "third_party"}
+    policy_cls: Any = type("PluginPolicy", (type(runs.make_policy()),), parts)
+    model_cls: Any = type("PluginModel", (AttentionModel,), parts)
+    package = ModuleType("third_party")
+    vars(package).update(PluginPolicy=policy_cls, PluginModel=model_cls)
+    monkeypatch.setitem(sys.modules, "third_party", package)
+    saved = policy_cls(env_name="tsp", **runs.POLICY).save_pretrained(tmp_path / "saved")
+    model = model_cls(TSPEnv(), policy_kwargs=runs.POLICY, baseline="mean", **runs.SIZES)
+    path = save(runs, tmp_path, model)
+    monkeypatch.setattr(checkpointing, "_subclasses", lambda cls: [])  # as if not imported yet
+    with pytest.raises(UnknownNameError, match="no policy class 'PluginPolicy'"):
+        load_pretrained(saved)
+    with pytest.raises(FileFormatError, match="got one of PluginModel"):
+        RL4COLitModule.load_from_checkpoint(path)
+    monkeypatch.setattr(MODELS, "plugins", lambda: [model_cls])
+    assert type(load_pretrained(saved)) is policy_cls
+    assert type(RL4COLitModule.load_from_checkpoint(path)) is model_cls
 
 
 def test_own_classes(runs: ModuleType, tmp_path: Path) -> None:

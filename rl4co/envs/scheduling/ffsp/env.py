@@ -13,13 +13,14 @@ import torch
 from tensordict import TensorDict, TensorDictBase
 from torch import Tensor
 
-from rl4co.core.errors import ConfigError, InvalidInstanceError
+from rl4co.core.errors import ConfigError
 from rl4co.core.ops import all_true, any_true, batchify
 from rl4co.core.registry import ENVS
 from rl4co.envs.base import RL4COEnvBase, State
 from rl4co.envs.generator import Generator
 from rl4co.envs.scheduling.ffsp.generator import FFSPGenerator
 from rl4co.envs.scheduling.ffsp.questions import (
+    NEVER,
     count_machines,
     fresh,
     next_question,
@@ -223,14 +224,23 @@ class FFSPEnv(RL4COEnvBase):
             "run_time has the same number of machines in each of the environment's num_stage "
             "stages": torch.full(run_time.shape[:-2], uneven, device=run_time.device),
             "run_time is positive": (run_time <= 0).flatten(-2).any(-1),
+            f"run_time is below {NEVER} (choose another unit)": (run_time >= NEVER)
+            .flatten(-2)
+            .any(-1),
         }
 
-    def check_instances(self, td: TensorDictBase) -> None:
-        """Raises :class:`InvalidInstanceError` naming the rule, the instances, job and machine."""
-        try:
-            super().check_instances(td)
-        except InvalidInstanceError as error:
-            raise InvalidInstanceError(f"{error}{_locate_fault(td, self.num_stage)}") from None
+    def _fault_place(self, instance: State) -> str:
+        """The first operation that takes no time."""
+        run_time = instance["run_time"].reshape(-1, *instance["run_time"].shape[-2:])  # [B, J, P]
+        wrong = (run_time <= 0).nonzero()
+        if not len(wrong):
+            return ""
+        row, job, machine = wrong[0].tolist()
+        stage = machine // max(run_time.shape[-1] // self.num_stage, 1)
+        return (
+            f"; the operation of job {job} in stage {stage} takes "
+            f"{int(run_time[row, job, machine])} on machine {machine} in instance {row}"
+        )
 
     def step_bounds(self, state: State) -> tuple[int, int]:
         """An action for each job and stage; and each machine waits once after each job at most."""
@@ -358,20 +368,3 @@ class FFSPEnv(RL4COEnvBase):
         from rl4co.envs.scheduling.ffsp.render import render
 
         return render(state, actions, **options)
-
-
-def _locate_fault(td: TensorDictBase, num_stages: int) -> str:
-    """The first operation that takes no time, as text to add; empty if there is none."""
-    run_time = td.get("run_time", None)
-    if run_time is None or run_time.dim() < 2 or run_time.dtype == torch.bool:
-        return ""
-    flat = run_time.reshape(-1, *run_time.shape[-2:])  # [B, J, P]
-    wrong = (flat <= 0).nonzero()
-    if not len(wrong):
-        return ""
-    row, job, machine = wrong[0].tolist()
-    stage = machine // max(flat.shape[-1] // num_stages, 1)
-    return (
-        f"; the operation of job {job} in stage {stage} takes {int(flat[row, job, machine])} on "
-        f"machine {machine} in instance {row}"
-    )

@@ -9,12 +9,11 @@ from typing import Any, ClassVar, Literal
 
 import torch
 
-from tensordict import TensorDict, TensorDictBase
+from tensordict import TensorDict
 from torch import Tensor
 
 from rl4co.core.errors import (
     InvalidActionError,
-    InvalidInstanceError,
     UnknownNameError,
     format_indices,
 )
@@ -360,13 +359,8 @@ class FJSPEnv(ShopSchedules):
     def _instance_faults(self, instance: State) -> dict[str, Tensor]:
         return parts.instance_faults(instance)
 
-    def check_instances(self, td: TensorDictBase) -> None:
-        """Raises :class:`InvalidInstanceError` naming the rule, instance, job and operation."""
-        try:
-            super().check_instances(td)
-        except InvalidInstanceError as error:
-            place = parts.locate_fault(dict(td.items()), self._instance_faults)
-            raise InvalidInstanceError(f"{error}{place}") from None
+    def _fault_place(self, instance: State) -> str:
+        return parts.locate_fault(instance, self._instance_faults)
 
     # ---------------------------------------------------------------- starts, files, pictures
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import torch
 
-from tensordict import TensorDict, TensorDictBase
+from tensordict import TensorDict
 from torch import Tensor
 
-from rl4co.core.errors import ConfigError, InvalidInstanceError
+from rl4co.core.errors import ConfigError
 from rl4co.core.ops import all_true
 from rl4co.core.registry import ENVS
 from rl4co.envs.base import RL4COEnvBase, State
@@ -131,12 +131,15 @@ class SMTWTPEnv(RL4COEnvBase):
             "job_weight is not negative": (instance["job_weight"] < 0).any(-1),
         }
 
-    def check_instances(self, td: TensorDictBase) -> None:
-        """Raises :class:`InvalidInstanceError` naming the rule, the instances and the job."""
-        try:
-            super().check_instances(td)
-        except InvalidInstanceError as error:
-            raise InvalidInstanceError(f"{error}{_locate_fault(td)}") from None
+    def _fault_place(self, instance: State) -> str:
+        """The first job with a number that it cannot have."""
+        for key, breaks in (("job_process_time", torch.le), ("job_weight", torch.lt)):
+            jobs = instance[key].reshape(-1, instance[key].shape[-1])[:, 1:]  # [B, J]
+            wrong = breaks(jobs, 0).nonzero()
+            if len(wrong):
+                row, job = wrong[0].tolist()
+                return f"; {key} of job {job + 1} is {float(jobs[row, job]):g} in instance {row}"
+        return ""
 
     def step_bounds(self, state: State) -> tuple[int, int]:
         """One step for each job."""
@@ -162,18 +165,3 @@ class SMTWTPEnv(RL4COEnvBase):
         from rl4co.envs.scheduling.smtwtp.render import render
 
         return render(state, actions, **options)
-
-
-def _locate_fault(td: TensorDictBase) -> str:
-    """The first job with a number that it cannot have, as text to add; empty if there is none."""
-    rules = {"job_process_time": torch.le, "job_weight": torch.lt}
-    for key, breaks in rules.items():
-        value = td.get(key, None)
-        if value is None or value.dim() <= len(td.batch_size) or value.dtype == torch.bool:
-            continue
-        jobs = value.reshape(-1, value.shape[-1])[:, 1:]  # [B, J]
-        wrong = breaks(jobs, 0).nonzero()
-        if len(wrong):
-            row, job = wrong[0].tolist()
-            return f"; {key} of job {job + 1} is {float(jobs[row, job]):g} in instance {row}"
-    return ""

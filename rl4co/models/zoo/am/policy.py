@@ -14,6 +14,7 @@ from tensordict import TensorDictBase
 from torch import nn
 
 from rl4co.core.errors import UnknownNameError
+from rl4co.decoding.strategies import DecodeType
 from rl4co.envs.base import RL4COEnvBase
 from rl4co.models.nn.attention import AttentionFn
 from rl4co.models.nn.moe import Gate, MoEConfig, routing_session
@@ -87,9 +88,9 @@ class AttentionModelPolicy(AutoregressivePolicy):
         temperature: float = 1.0,
         tanh_clipping: float = 10.0,
         mask_logits: bool = True,
-        train_decode_type: str = "sampling",
-        val_decode_type: str = "greedy",
-        test_decode_type: str = "greedy",
+        train_decode_type: DecodeType = "sampling",
+        val_decode_type: DecodeType = "greedy",
+        test_decode_type: DecodeType = "greedy",
         replay_chunk: int | None = None,
         attention_bias: bool = True,
         moe_kwargs: Mapping[str, Mapping[str, Any] | None] | None = None,

@@ -18,6 +18,7 @@ from torch import Tensor
 from rl4co.core.errors import ConfigError, UnknownNameError
 from rl4co.core.ops import flatten_starts, unbatchify
 from rl4co.decoding.ant_colony import AntColony, ColonyConfig, ColonyResult
+from rl4co.decoding.strategies import DecodeType
 from rl4co.envs.base import RL4COEnvBase
 from rl4co.models.policies.nonautoregressive import EdgeWeights, NARGNNPolicy
 
@@ -85,7 +86,7 @@ class DeepACOPolicy(NARGNNPolicy):
         phase: str = "train",
         calc_reward: bool = True,
         *,
-        decode_type: str | None = None,
+        decode_type: DecodeType | None = None,
         **kwargs: Any,
     ) -> dict[str, Any]:
         """Solutions; see :meth:`NonAutoregressivePolicy.forward`.

@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from rl4co.decoding.strategies import DecodingStrategy
+from rl4co.decoding.strategies import DecodeType, DecodingStrategy
 from rl4co.models.policies.constructive import ConstructivePolicy
 from rl4co.models.zoo.eas.decoder import AdaptedDecoder
 from rl4co.models.zoo.eas.sampling import ImitatingSampling
@@ -40,7 +40,7 @@ class AdaptedPolicy(ConstructivePolicy):
     def _strategy(
         self,
         phase: str,
-        decode_type: str | None,
+        decode_type: DecodeType | None,
         actions: Tensor | None,
         batch: int,
         settings: Mapping[str, Any],

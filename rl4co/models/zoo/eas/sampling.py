@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 
+from collections.abc import Mapping
+
 import torch
 
 from torch import Tensor
@@ -28,7 +30,7 @@ class ImitatingSampling(Sampling):
     batch: int = 1
     incumbent: Tensor | None = None
 
-    def choose(self, logits: Tensor, step: int) -> Tensor:
+    def choose(self, logits: Tensor, step: int, state: Mapping[str, Tensor]) -> Tensor:
         """Actions `[R, S]`."""
         rows, solutions, _ = logits.shape
         shape = (rows // self.batch, 1, solutions, 1)

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from rl4co.core.errors import ConfigError
 from rl4co.core.ops import gather_nodes, step_entropy
 from rl4co.decoding.logits import process_logits, sample_actions
+from rl4co.decoding.strategies import DecodeType
 from rl4co.envs.base import RL4COEnvBase
 from rl4co.models.policies.autoregressive import AutoregressivePolicy
 from rl4co.models.policies.entry import match_precision
@@ -66,9 +67,9 @@ class L2DPolicy(AutoregressivePolicy):
         init_embedding: nn.Module | None = None,
         stepwise_encoding: bool = False,
         tanh_clipping: float = 10.0,
-        train_decode_type: str = "sampling",
-        val_decode_type: str = "greedy",
-        test_decode_type: str = "greedy",
+        train_decode_type: DecodeType = "sampling",
+        val_decode_type: DecodeType = "greedy",
+        test_decode_type: DecodeType = "greedy",
         num_heads: int = 8,
         feedforward_hidden: int | None = None,
         actor_hidden_dim: int | None = None,

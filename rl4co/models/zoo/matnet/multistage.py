@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from rl4co.core.errors import ConfigError, UnsupportedError
 from rl4co.core.ops import gather_points
+from rl4co.decoding.strategies import DecodeType
 from rl4co.envs.base import RL4COEnvBase
 from rl4co.models.nn.attention import PointerAttention
 from rl4co.models.policies.autoregressive import (
@@ -209,9 +210,9 @@ class MultiStageFFSPPolicy(AutoregressivePolicy):
         normalization: str | None = "instance",
         feedforward_hidden: int = 512,
         bias: bool = False,
-        train_decode_type: str = "sampling",
-        val_decode_type: str = "greedy",
-        test_decode_type: str = "greedy",
+        train_decode_type: DecodeType = "sampling",
+        val_decode_type: DecodeType = "greedy",
+        test_decode_type: DecodeType = "greedy",
         env_name: str = "ffsp",
         tanh_clipping: float = 10.0,
         temperature: float = 1.0,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from torch import nn
 
+from rl4co.decoding.strategies import DecodeType
 from rl4co.models.policies.autoregressive import AutoregressivePolicy
 from rl4co.models.zoo.matnet.decoder import MatNetDecoder
 from rl4co.models.zoo.matnet.encoder import MatNetEncoder
@@ -53,9 +54,9 @@ class MatNetPolicy(AutoregressivePolicy):
         temperature: float = 1.0,
         tanh_clipping: float = 10.0,
         mask_logits: bool = True,
-        train_decode_type: str = "sampling",
-        val_decode_type: str = "greedy",
-        test_decode_type: str = "greedy",
+        train_decode_type: DecodeType = "sampling",
+        val_decode_type: DecodeType = "greedy",
+        test_decode_type: DecodeType = "greedy",
         replay_chunk: int | None = None,
     ) -> None:
         super().__init__(

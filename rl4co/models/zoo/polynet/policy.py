@@ -12,6 +12,7 @@ from typing import Any
 from torch import nn
 
 from rl4co.core.errors import ConfigError, UnknownNameError, UnsupportedError
+from rl4co.decoding.strategies import DecodeType
 from rl4co.models.nn.attention import AttentionFn
 from rl4co.models.zoo.am import AttentionModelDecoder, AttentionModelPolicy
 from rl4co.models.zoo.matnet import MatNetEncoder
@@ -72,8 +73,8 @@ class PolyNetPolicy(AttentionModelPolicy):
         sdpa_fn_decoder: AttentionFn | None = None,
         mask_inner: bool = True,
         out_bias_pointer_attn: bool = False,
-        val_decode_type: str = "sampling",
-        test_decode_type: str = "sampling",
+        val_decode_type: DecodeType = "sampling",
+        test_decode_type: DecodeType = "sampling",
         **kwargs: Any,
     ) -> None:
         if encoder_type not in _ENCODERS:

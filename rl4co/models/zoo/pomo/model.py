@@ -14,6 +14,7 @@ from torch import nn
 from rl4co.core.errors import ConfigError
 from rl4co.core.ops import unbatchify
 from rl4co.core.registry import ENVS, MODELS
+from rl4co.decoding.strategies import multistart_type
 from rl4co.envs.base import RL4COEnvBase
 from rl4co.models.rl.best_of import best_rewards, default_augmentation
 from rl4co.models.rl.reinforce import REINFORCE
@@ -103,11 +104,13 @@ class POMO(REINFORCE):
             num_augment = self.augment.num_augment
             td = self.augment(td)
         num_starts = self.num_starts or self.env.get_num_starts(td)
+        usual = "sampling" if phase == "train" else "greedy"
+        own = getattr(self.policy, f"{phase}_decode_type", usual)
         out = self.policy(
             td,
             self.env,
             phase=phase,
-            decode_type="multistart_sampling" if phase == "train" else "multistart_greedy",
+            decode_type=multistart_type(own),
             num_starts=num_starts,
             rng=self.action_rng(phase, batch_idx),
         )

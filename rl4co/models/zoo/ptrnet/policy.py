@@ -12,6 +12,7 @@ from typing import Any
 from torch import nn
 
 from rl4co.core.errors import ConfigError
+from rl4co.decoding.strategies import DecodeType
 from rl4co.models.policies.autoregressive import AutoregressivePolicy
 from rl4co.models.zoo.ptrnet.critic import PointerNetworkCritic
 from rl4co.models.zoo.ptrnet.decoder import PointerNetworkDecoder
@@ -51,9 +52,9 @@ class PointerNetworkPolicy(AutoregressivePolicy):
         mask_logits: bool = True,
         init_embedding: nn.Module | None = None,
         temperature: float = 1.0,
-        train_decode_type: str = "sampling",
-        val_decode_type: str = "greedy",
-        test_decode_type: str = "greedy",
+        train_decode_type: DecodeType = "sampling",
+        val_decode_type: DecodeType = "greedy",
+        test_decode_type: DecodeType = "greedy",
         replay_chunk: int | None = None,
         check_nan: bool = True,
     ) -> None:

@@ -1,0 +1,19 @@
+"""How much this machine can hold: what is larger is refused before it is allocated."""
+
+from __future__ import annotations
+
+import math
+import os
+
+
+def exceeds_memory(num_bytes: int) -> bool:
+    """Whether something is larger than the memory of this machine; False where nobody knows."""
+    return num_bytes > physical_memory()
+
+
+def physical_memory() -> float:
+    """Bytes of memory of this machine, infinite where the system does not tell."""
+    try:
+        return float(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    except (AttributeError, ValueError, OSError):
+        return math.inf

@@ -1,0 +1,18 @@
+"""Texts of strangers: a terminal shows them, and does not obey them."""
+
+from __future__ import annotations
+
+import re
+
+#: Characters that move the cursor, change colours or the direction of writing. White space stays.
+_CONTROL = re.compile("[\x00-\x08\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+
+
+def printable(text: str) -> str:
+    """The text with a question mark in place of each control character.
+
+    Example:
+        >>> printable("\\x1b[31mred")
+        '?[31mred'
+    """
+    return _CONTROL.sub("?", text)

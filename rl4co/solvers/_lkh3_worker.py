@@ -1,0 +1,315 @@
+"""LKH-3 as a program of its own (Helsgaun, 2017): files in, tours out; imports no torch.
+
+Report: http://webhotel4.ruc.dk/~keld/research/LKH-3/LKH-3_REPORT.pdf. It solves routing problems as
+tours through as many copies of the depot as there are vehicles, and minimises penalties first.
+Every improvement is written to a file of its own, so a program that is ended, by its time limit or
+otherwise, leaves its best solution behind.
+
+| problem | TYPE | remarks |
+|---|---|---|
+| tours | TSP, ATSP | |
+| pickups before their deliveries on one tour | PDTSP | |
+| loads from the depot | CVRP | symmetric lengths; routes end there; `DISTANCE` limits them |
+| ... with time windows, open or asymmetric | CVRPTW | too long a route comes home too late |
+| ... and loads to the depot | VRPMPDTW | every vehicle drives, spare ones to idle nodes |
+
+Open routes return at no cost. Linehauls come before backhauls as the legs back cost too much.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import subprocess
+import sys
+import tempfile
+import time
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from rl4co.core.errors import RL4COError
+from rl4co.solvers._account import is_stop_wanted, note_incumbent, publish
+from rl4co.solvers._problem import INFINITY, Array, Route, RoutingProblem
+
+#: Length of a leg that must not be used. LKH-3 takes nothing above INT_MAX / 2 / 100.
+FORBIDDEN = 10_000_000
+#: End of the windows of nodes that have none.
+ALWAYS = 2_000_000_000
+#: Vehicles beyond the fewest that loads need: so many, and this share of those.
+SPARE, SPARE_SHARE = 2, 0.25
+#: Seconds between two looks at the tours.
+LOOK_EVERY = 0.05
+#: Lines of LKH-3's output that an error shows.
+LAST_LINES = 5
+
+_PROBLEM, _PARAMETERS, _START, _TOURS = "problem.vrp", "problem.par", "start.tour", "tour.{}"
+_DEATH_SIGNAL, _SIGKILL = 1, 9  # prctl(PR_SET_PDEATHSIG, SIGKILL)
+
+
+def solve_problem(
+    problem: RoutingProblem,
+    max_runtime: float,
+    executable: str,
+    folder: str,
+    runs: int,
+    seed: int,
+    start: Sequence[Route] | None = None,
+) -> tuple[list[Route], float] | None:
+    """Routes and their cost; None if LKH-3 found no feasible solution.
+
+    Args:
+        problem: In integers, see :mod:`rl4co.solvers._lkh3`.
+        max_runtime: Seconds after which the program is ended.
+        executable: Path of LKH-3.
+        folder: Where its files go; whoever gave it takes it away.
+        runs: Independent runs, of which the best counts.
+        seed: Seed of LKH-3.
+        start: Solution to begin with.
+    """
+    if len(problem.customers) < 2:  # LKH-3 refuses fewer than three nodes
+        routes = [Route(0, list(problem.customers))]
+        return routes, problem.cost(routes)
+    place = Path(tempfile.mkdtemp(dir=folder))
+    task = Task(problem)
+    (place / _PROBLEM).write_text(task.problem_text())
+    parameters: dict[str, object] = {
+        "PROBLEM_FILE": _PROBLEM,
+        # LKH-3 puts the cost in place of the sign. A trial writes the first file, a run the second.
+        "OUTPUT_TOUR_FILE": _TOURS.format("$"),
+        "TOUR_FILE": _TOURS.format("run.$"),
+        "MTSP_MIN_SIZE": 0,
+        "RUNS": runs,
+        "SEED": seed,
+        "TIME_LIMIT": max_runtime,
+        "TRACE_LEVEL": 1,
+    }
+    if start is not None:
+        (place / _START).write_text(task.tour_text(start))
+        parameters["INITIAL_TOUR_FILE"] = _START
+    # The first line is short for Helsgaun's settings for problems with constraints.
+    lines = ["SPECIAL", *(f"{key} = {value}" for key, value in parameters.items()), ""]
+    (place / _PARAMETERS).write_text("\n".join(lines))
+    best = Incumbent(task, place)
+    output = _run(executable, place, max_runtime, best.look)
+    if best.routes is None and output is not None:
+        raise RL4COError(f"expected tours of {executable}, got none and the output:\n{output}")
+    return None if best.routes is None else (best.routes, best.cost)
+
+
+def _run(executable: str, place: Path, max_runtime: float, look: Callable[[], None]) -> str | None:
+    """Runs LKH-3 and looks at its tours from time to time; the end of its output if it failed."""
+    with (place / "output").open("wb") as output:
+        process = subprocess.Popen(
+            [executable, _PARAMETERS],
+            cwd=place,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            preexec_fn=_end_with_parent if sys.platform == "linux" else None,
+        )
+        until = time.monotonic() + max_runtime
+        try:
+            while process.poll() is None and time.monotonic() < until and not is_stop_wanted():
+                time.sleep(LOOK_EVERY)
+                look()
+            code = process.poll()
+        finally:
+            process.kill()
+            process.wait()
+    look()
+    if not code:
+        return None
+    text = (place / "output").read_text(errors="replace")
+    return "\n".join([f"exit code {code}", *text.splitlines()[-LAST_LINES:]])
+
+
+def _end_with_parent() -> None:
+    """The program that is about to start gets a signal when this process ends, however it does."""
+    ctypes.CDLL(None).prctl(_DEATH_SIGNAL, _SIGKILL)
+
+
+class Incumbent:
+    """The best of the tours in a folder; every improvement is noted in the account of the job.
+
+    Attributes:
+        routes: The routes; None: there is no feasible tour yet.
+        cost: Their cost.
+    """
+
+    def __init__(self, task: Task, place: Path) -> None:
+        self.task, self.place = task, place
+        self.routes: list[Route] | None = None
+        self.cost = INFINITY
+        self._seen: set[Path] = set()
+
+    def look(self) -> None:
+        """Reads tours that are new, and written completely."""
+        for file in set(self.place.glob(_TOURS.format("*"))) - self._seen:
+            words = file.read_text().partition("TOUR_SECTION")[2].split()
+            if "-1" in words:
+                self._seen.add(file)
+                self._take(self.task.routes([int(word) - 1 for word in words[: words.index("-1")]]))
+
+    def _take(self, routes: list[Route]) -> None:
+        cost = self.task.problem.cost(routes)
+        if cost < self.cost and all(map(self.task.problem.feasible, routes)):
+            self.routes, self.cost = routes, cost
+            note_incumbent(cost)
+            publish((routes, cost))
+
+
+class Task:
+    """A routing problem in the terms of LKH-3, whose nodes count from 1.
+
+    Behind the nodes of the problem there may be idle ones, at the place of the depot: what vehicles
+    visit that are not needed. From there the way leads to the depot only.
+    """
+
+    def __init__(self, problem: RoutingProblem) -> None:
+        self.problem = problem
+        self.kind = _find_type(problem)
+        self.vehicles = _count_vehicles(problem)
+        self.num_idle = self.vehicles - 1 if self.kind == "VRPMPDTW" else 0
+        self.size = len(problem.length) + self.num_idle
+
+    # ---------------------------------------------------------------- texts
+
+    def problem_text(self) -> str:
+        """The file with the problem."""
+        capacity = self.problem.vehicles[0].capacity
+        header: dict[str, object] = {"NAME": "problem", "TYPE": self.kind, "DIMENSION": self.size}
+        if self.vehicles > 1:
+            header["VEHICLES"] = self.vehicles
+        if self.kind in ("CVRP", "CVRPTW", "VRPMPDTW"):
+            header["CAPACITY"] = ALWAYS if capacity == INFINITY else int(capacity)
+        if self.kind in ("CVRP", "VRPMPDTW") and self._limit != INFINITY:
+            header["DISTANCE"] = int(self._limit)
+        header |= {"EDGE_WEIGHT_TYPE": "EXPLICIT", "EDGE_WEIGHT_FORMAT": "FULL_MATRIX"}
+        lines = [f"{key} : {value}" for key, value in header.items()]
+        lines += ["EDGE_WEIGHT_SECTION", *(" ".join(map(str, row)) for row in self._weights())]
+        for section, values in self._sections().items():
+            rows = (" ".join(map(str, row)) for row in values)
+            lines += [section, *(f"{node} {row}" for node, row in enumerate(rows, start=1))]
+        if self.kind not in ("TSP", "ATSP"):
+            lines += ["DEPOT_SECTION", "1", "-1"]
+        return "\n".join([*lines, "EOF", ""])
+
+    def tour_text(self, routes: Sequence[Route]) -> str:
+        """A file with a tour: the routes, and what vehicles do that are not needed."""
+        idle = list(range(len(self.problem.length) + 1, self.size + 1))
+        parts = [[node + 1 for node in route.nodes] for route in routes if route.nodes]
+        while idle and len(parts) < self.vehicles:
+            parts.append([idle.pop()])
+        parts[-1] += idle
+        parts += [[]] * (self.vehicles - len(parts))
+        depots = [1, *range(self.size + 1, self.size + self.vehicles)]
+        tour = [x for depot, part in zip(depots, parts, strict=True) for x in (depot, *part)]
+        lines = ["TYPE : TOUR", f"DIMENSION : {len(tour)}", "TOUR_SECTION", *map(str, tour)]
+        return "\n".join([*lines, "-1", "EOF", ""])
+
+    def routes(self, tour: Sequence[int]) -> list[Route]:
+        """Routes of a tour with nodes from 0; those behind the last one are depots."""
+        first = tour.index(0)
+        found: list[list[int]] = [[]]
+        for node in (*tour[first + 1 :], *tour[:first]):
+            if node >= self.size:
+                found.append([])
+            elif node < len(self.problem.length):
+                found[-1].append(node)
+        return [Route(0, nodes) for nodes in found if nodes]
+
+    # ---------------------------------------------------------------- numbers
+
+    @property
+    def _limit(self) -> float:
+        return self.problem.vehicles[0].max_length
+
+    def _weights(self) -> list[list[int]]:
+        """Lengths `[size, size]`."""
+        problem, real = self.problem, len(self.problem.length)
+        weights = np.full((self.size, self.size), FORBIDDEN, dtype=np.int64)
+        weights[:real, :real] = problem.length
+        weights[:real, real:] = weights[:real, :1]
+        weights[real:, real:] = weights[real:, 0] = 0
+        if problem.deliveries_first and problem.pickup is not None and problem.delivery is not None:
+            fetch, bring = problem.pickup > 0, problem.delivery > 0
+            weights[:real, :real][np.ix_(fetch, bring)] = FORBIDDEN
+        if problem.vehicles[0].end is None:
+            weights[:, 0] = weights[:, real:] = 0
+        np.fill_diagonal(weights, 0)
+        table: list[list[int]] = weights.tolist()
+        return table
+
+    def _sections(self) -> dict[str, list[tuple[int, ...]]]:
+        """Section → a row for each node."""
+        bring, fetch = (self._of_nodes(x) for x in (self.problem.delivery, self.problem.pickup))
+        if self.kind == "CVRP":
+            return {"DEMAND_SECTION": [(x,) for x in bring]}
+        service, windows = self._of_nodes(self.problem.service), self._windows()
+        if self.kind == "CVRPTW":
+            return {
+                "DEMAND_SECTION": [(x,) for x in bring],
+                "SERVICE_TIME_SECTION": [(x,) for x in service],
+                "TIME_WINDOW_SECTION": [*windows],
+            }
+        if self.kind == "VRPMPDTW":
+            columns = zip(windows, service, fetch, bring, strict=True)
+            return {
+                "PICKUP_AND_DELIVERY_SECTION": [
+                    (0, *window, time, up, down) for window, time, up, down in columns
+                ]
+            }
+        if self.kind == "PDTSP":
+            siblings = {first: (1, 0, last + 1) for first, last in self.problem.orders}
+            siblings |= {last: (-1, first + 1, 0) for first, last in self.problem.orders}
+            pairs = [siblings.get(node, (0, 0, 0)) for node in range(self.size)]
+            return {
+                "PICKUP_AND_DELIVERY_SECTION": [
+                    (load, 0, ALWAYS, 0, *others) for load, *others in pairs
+                ]
+            }
+        return {}
+
+    def _of_nodes(self, values: Array | None) -> list[int]:
+        """One number for each node, 0 for idle ones."""
+        given = [] if values is None else [int(value) for value in values]
+        return given + [0] * (self.size - len(given))
+
+    def _windows(self) -> list[tuple[int, int]]:
+        problem = self.problem
+        if problem.windows is None:
+            windows = []
+            home = ALWAYS if self._limit == INFINITY else int(self._limit)
+        else:
+            windows = [(int(opening), int(closing)) for opening, closing in problem.windows]
+            home = ALWAYS if problem.vehicles[0].end is None else windows[0][1]
+        windows += [(0, ALWAYS)] * (self.size - len(windows))
+        return [(windows[0][0], home), *windows[1:]]
+
+
+def _find_type(problem: RoutingProblem) -> str:
+    """What LKH-3 calls the problem."""
+    vehicle, is_symmetric = problem.vehicles[0], (problem.length == problem.length.T).all()
+    if problem.orders:
+        return "PDTSP"
+    if problem.pickup is not None:
+        return "VRPMPDTW"
+    if problem.windows is not None:
+        return "CVRPTW"
+    if problem.delivery is None and vehicle.count == 1 and vehicle.max_length == INFINITY:
+        return "TSP" if is_symmetric else "ATSP"
+    return "CVRP" if is_symmetric and vehicle.end is not None else "CVRPTW"
+
+
+def _count_vehicles(problem: RoutingProblem) -> int:
+    """As many as can be useful: all if times or lengths are limited, else some to spare."""
+    vehicle = problem.vehicles[0]
+    most = min(vehicle.count, len(problem.customers))
+    if problem.windows is not None or vehicle.max_length != INFINITY:
+        return most
+    loads = (problem.delivery, problem.pickup)
+    sums = [float(load.sum()) for load in loads if load is not None]
+    fewest = max((-(-total // vehicle.capacity) for total in sums), default=1.0)
+    return max(1, min(most, int(fewest * (1 + SPARE_SHARE)) + SPARE))
