@@ -207,18 +207,24 @@ def solve(
         if debug and len(outcomes) == 1 and isinstance(outcomes[0], Failed):
             raise outcomes[0].error
         code = _report(outcomes, json_output)
-    _leave(interrupt.exit_code or code)
+    _leave(interrupt.exit_code or code, at_once=interrupt.stop.is_set())
 
 
-def _leave(code: int) -> None:
-    """Ends the command, at once if there is work that nobody waits for any more."""
+def _leave(code: int, at_once: bool) -> None:
+    """Ends the command.
+
+    Args:
+        code: Exit code.
+        at_once: Whether somebody waits for the end. So it is if there is work that nobody waits for
+            any more: threads in compiled code cannot be ended, and do not survive an orderly end.
+    """
     from rl4co.tasks.limits import has_abandoned_work
 
-    if has_abandoned_work():
-        # Threads in compiled code cannot be ended, and do not survive the end of the interpreter.
+    is_program = sys.stdout is sys.__stdout__  # and not called by another one
+    if is_program and (at_once or has_abandoned_work()):
         sys.stdout.flush()
         sys.stderr.flush()
-        os._exit(code)
+        os._exit(code)  # an orderly end takes torch half a second
     if code:
         raise typer.Exit(code)
 
