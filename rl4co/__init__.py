@@ -7,9 +7,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from rl4co.published import install as _install_published_paths
+
 __version__ = "1.0.0.dev0"
 
 __all__ = ["__version__", "list_envs", "list_models", "make_model"]
+
+_install_published_paths()
 
 
 def make_model(name: str, env: Any, **kwargs: Any) -> Any:

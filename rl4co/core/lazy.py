@@ -77,7 +77,9 @@ def lazy_attributes(
         return {**discovered, **modules}
 
     def getattribute(name: str) -> object:
-        # Dunder probes (`__path__`, `__wrapped__` ...) are never exported names.
+        if name == "__all__":  # `from package import *` asks for it, and then for each name
+            return directory()
+        # Other dunder probes (`__path__`, `__wrapped__` ...) are never exported names.
         if not name.startswith("__") and (name in modules or name in names()):
             return resolve(modules.get(name) or names()[name], name)
         raise AttributeError(f"module {module!r} has no attribute {name!r}")

@@ -69,12 +69,13 @@ def gather_by_index(src: Tensor, idx: Tensor, dim: int = 1, squeeze: bool = True
     Args:
         src: `[B, N, ...]`.
         idx: `[B]` or `[B, K]`.
-        dim: Axis to select from.
+        dim: Axis to select from; negative ones count from the end.
         squeeze: Drop the selected axis when it has size one.
 
     Shapes:
         `[B, N, ...], [B, K]` → `[B, K, ...]`
     """
+    dim %= src.dim()
     while idx.dim() <= dim:
         idx = idx.unsqueeze(-1)
     index = idx.view(idx.shape + (1,) * (src.dim() - idx.dim()))  # [B, K, 1, ...]

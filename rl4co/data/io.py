@@ -95,8 +95,9 @@ def load_npz_to_tensordict(
     source = source if source.is_file() else _with_suffix(source)
     if not source.is_file():
         raise FileNotFoundError(
-            f"expected a data file, got no such file: {Path(path)}; check the path or write the "
-            "file with save_tensordict_to_npz or generate_dataset"
+            f"expected a data file, got no such file: {Path(path)}; check the path, or write the "
+            "file with generate_default_datasets (the sets of the paper), generate_dataset or "
+            "save_tensordict_to_npz"
         )
     arrays = _read_arrays(source)
     if expected_keys is not None:
@@ -279,7 +280,14 @@ def named_files(
     return dict(zip(labels, paths, strict=True))
 
 
-def resolve_npz(path: str | Path, folder: Path) -> Path:
-    """A data file's path: with its suffix, and below `folder` unless it exists as given."""
-    path = _with_suffix(Path(path))
-    return path if path.is_absolute() or path.exists() else folder / path
+def resolve_data(path: str | Path, folder: Path) -> Path:
+    """The file or folder that a name stands for: as given, or else below `folder`.
+
+    What does not exist under its name is an `.npz` file whose suffix was left out.
+    """
+    path = Path(path)
+    places = [path] if path.is_absolute() else [path, folder / path]
+    suffixed = [_with_suffix(place) for place in places]
+    # A file in the working directory must not hide the folder of data that is meant.
+    found = (place for place in (*suffixed, *places) if place.exists())
+    return next(found, suffixed[-1])

@@ -222,7 +222,7 @@ def rollout(
         new_state = env.advance(dict(td.items()), td["action"])
         td.update({key: value for key, value in new_state.items() if td.get(key) is not value})
     sequence = torch.stack(actions, -1)
-    return env.get_reward(initial, sequence), td, sequence
+    return env.get_reward(td if env.scores_final_states else initial, sequence), td, sequence
 
 
 def random_policy(td: TensorDictBase) -> TensorDictBase:

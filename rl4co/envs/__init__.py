@@ -36,18 +36,10 @@ def get_env(name: str, **kwargs: Any) -> Any:
     return ENVS[name](**kwargs)
 
 
-__all__ = [
-    "ENV_REGISTRY",
-    "Generator",
-    "ImprovementEnvBase",
-    "RL4COEnvBase",
-    "check_env",
-    "get_env",
-]
-
+# There is no literal `__all__`: `from rl4co.envs import *` gives all environments and generators.
 __getattr__, __dir__ = lazy_attributes(
     __name__,
-    eager=__all__,
+    eager=("ENV_REGISTRY", "get_env"),
     packages=ENVS.packages,
     modules=_LAZY_HERE,
 )

@@ -12,7 +12,7 @@ import math
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import torch
 
@@ -23,9 +23,8 @@ from rl4co.core.arguments import RecordsArguments
 from rl4co.core.errors import ConfigError, UnknownNameError, UnsupportedError
 from rl4co.core.ops import flatten_starts
 from rl4co.core.registry import FORMULATIONS, SOLVERS
-from rl4co.core.rng import derive_generator
 from rl4co.data.dataset import TensorDictDataset
-from rl4co.data.io import named_files, resolve_npz
+from rl4co.data.io import named_files, resolve_data
 from rl4co.envs.arguments import (
     check_action,
     check_actions,
@@ -35,7 +34,8 @@ from rl4co.envs.arguments import (
 )
 from rl4co.envs.generator import Generator
 from rl4co.envs.hooks import State
-from rl4co.envs.torchrl_mode import TorchRLMode
+from rl4co.envs.published_hooks import hook_behind
+from rl4co.envs.published_style import PublishedNames, adapt
 
 __all__ = ["PHASE_SEEDS", "RL4COEnvBase", "State"]
 
@@ -46,14 +46,15 @@ PHASE_SEEDS: Mapping[str, int] = {"val": 4321, "test": 1234}
 _PHASES = ("train", "val", "test")
 
 
-class RL4COEnvBase(RecordsArguments, TorchRLMode):
+class RL4COEnvBase(RecordsArguments, PublishedNames):
     """Base class of all environments.
 
     Args:
         generator: Source of instances; built from `generator_params` if not given.
         generator_params: Arguments of the default generator.
         data_dir: Folder against which the files below are resolved.
-        train_file: Data set for training; None generates instances batch by batch.
+        train_file: One data set or several for training, joined into one; None generates
+            instances batch by batch.
         val_file: One data set or several for validation; None generates with seed 4321.
         test_file: One data set or several for testing; None generates with seed 1234.
         val_dataloader_names: Names of the validation sets (default: their file names).
@@ -70,6 +71,12 @@ class RL4COEnvBase(RecordsArguments, TorchRLMode):
     """
 
     batch_locked = False
+    #: Said by base classes: whether a subclass may override the published methods.
+    adapts_published_style: ClassVar[bool] = True
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        adapt(cls)
 
     def __init__(
         self,
@@ -77,7 +84,7 @@ class RL4COEnvBase(RecordsArguments, TorchRLMode):
         generator_params: Mapping[str, Any] | None = None,
         *,
         data_dir: str | Path = "data",
-        train_file: str | None = None,
+        train_file: str | Sequence[str] | None = None,
         val_file: str | Sequence[str] | None = None,
         test_file: str | Sequence[str] | None = None,
         val_dataloader_names: Sequence[str] | None = None,
@@ -104,8 +111,9 @@ class RL4COEnvBase(RecordsArguments, TorchRLMode):
         self.check_instance = check_instance
         self.check_action = check_action
         self.dataset_cls = dataset_cls
-        self.seed = seed
-        self.rng = None if seed is None else derive_generator(seed)
+        self.seed, self.rng = seed, None
+        if seed is not None:
+            self._set_seed(seed)
         self._torchrl_mode = _torchrl_mode
         self._make_specs()
 
@@ -128,9 +136,10 @@ class RL4COEnvBase(RecordsArguments, TorchRLMode):
             raise UnknownNameError("argument of reset", next(iter(kwargs)), ("td", "batch_size"))
         if td is not None:
             check_is_tensordict(td)
-        if td is None and (batch_size is not None or not self._torchrl_mode):
+            td = self.schema.with_unit_axes(td)
+        if td is None and (batch_size is not None or not self.follows_torchrl):
             td = self.generate(self.batch_size if batch_size is None else batch_size)
-        if td is None or self._torchrl_mode:
+        if td is None or self.follows_torchrl:
             # TorchRL writes the new state into the TensorDict it is given.
             return super().reset(None if td is None else td.copy(), **kwargs)
         if self.check_instance:
@@ -154,7 +163,7 @@ class RL4COEnvBase(RecordsArguments, TorchRLMode):
         Outside TorchRL mode the result holds nothing but the new state: no copy of the previous
         one is kept.
         """
-        if self._torchrl_mode:
+        if self.follows_torchrl:
             return super().step(td)
         check_action(self.name, td["action_mask"], td.get("action", None))
         state = dict(td.items())
@@ -162,7 +171,8 @@ class RL4COEnvBase(RecordsArguments, TorchRLMode):
             refuse_masked(self.name, state, state["action"])
         new_state = self.advance(state, state["action"])
         new_state["terminated"] = new_state["done"]
-        return {"next": TensorDict(new_state, batch_size=td.batch_size, device=self.device)}
+        next_td = TensorDict(new_state, batch_size=td.batch_size, device=self.device)
+        return td.copy().set("next", next_td) if self._torchrl_mode else {"next": next_td}
 
     def _looks_at(self, action: Tensor) -> bool:
         """Whether `step` checks an action by itself, see `check_action`."""
@@ -194,7 +204,7 @@ class RL4COEnvBase(RecordsArguments, TorchRLMode):
 
     def get_action_mask(self, td: Mapping[str, Tensor] | TensorDictBase) -> Tensor:
         """Allowed actions of a state: `[*B, N]`, True = allowed."""
-        return self._action_mask(dict(td.items()))
+        return hook_behind(self, "_action_mask")(dict(td.items()))
 
     def get_reward(
         self,
@@ -254,6 +264,7 @@ class RL4COEnvBase(RecordsArguments, TorchRLMode):
 
     def check_instances(self, td: TensorDictBase) -> None:
         """Raises :class:`InvalidInstanceError` naming the key, the instance and the rule."""
+        td = self.schema.with_unit_axes(td)
         self.schema.check(td, self._instance_faults, self._fault_place)
 
     def dataset(
@@ -288,7 +299,7 @@ class RL4COEnvBase(RecordsArguments, TorchRLMode):
         sizes = (batch_size,) if isinstance(batch_size, int) else tuple(batch_size)
         limit = math.prod(sizes) if sizes else None
         sets = {
-            name: self.dataset_cls(self.load_data(resolve_npz(path, self.data_dir))[:limit])
+            name: self.dataset_cls(self.load_data(resolve_data(path, self.data_dir))[:limit])
             for name, path in files.items()
         }
         return sets if len(sets) > 1 else next(iter(sets.values()))
@@ -324,7 +335,7 @@ class RL4COEnvBase(RecordsArguments, TorchRLMode):
         numbers, so no start of any of them is missed; it may change from batch to batch. Where it
         depends on values of the instances, it takes one look at the device.
         """
-        return self._count_starts(dict(td.items()))
+        return hook_behind(self, "_count_starts")(dict(td.items()))
 
     def select_start_nodes(self, td: TensorDictBase, num_starts: int) -> Tensor:
         """First actions of :meth:`start_actions` in the published row order, starts outermost.
@@ -333,20 +344,26 @@ class RL4COEnvBase(RecordsArguments, TorchRLMode):
             `[S * B]`, row `s * B + b` is start s of instance b; several batch axes count as one, no
             batch axis as one instance
         """
-        return flatten_starts(self.start_actions(dict(td.items()), num_starts), td.batch_dims)
+        state = dict(td.items())
+        self._check_num_starts(state, num_starts)
+        starts = hook_behind(self, "_start_actions")(state, num_starts)  # [*B, S]
+        return flatten_starts(starts, td.batch_dims)
 
     def start_actions(self, state: State, num_starts: int) -> Tensor:
         """First actions `[*B, S]`, distinct where an instance allows as many.
 
         An instance that allows fewer repeats them in turn, after all its distinct ones are used.
         """
+        self._check_num_starts(state, num_starts)
+        return self._start_actions(state, num_starts)
+
+    def _check_num_starts(self, state: State, num_starts: int) -> None:
         available = self._most_starts(state)
         if not 1 <= num_starts <= available:
             raise ConfigError(
                 f"expected 1 to {available} starts for {self.name}, got {num_starts}; "
                 "use sampling for more solutions per instance"
             )
-        return self._start_actions(state, num_starts)
 
     def start_prefix(self, state: State) -> Tensor | None:
         """Actions `[*B, K]` that every solution begins with, before its start; None: none."""
@@ -356,8 +373,17 @@ class RL4COEnvBase(RecordsArguments, TorchRLMode):
         """What each action adds to the reward at once `[*B, N]`: what greedy heuristics look at."""
         return self._action_gains(state)
 
-    def local_search(self, td: TensorDictBase, actions: Tensor, **options: Any) -> Tensor:
-        """Solutions improved by the problem's local search: `[*B, T]` → `[*B, T']`."""
+    def local_search(
+        self, td: TensorDictBase, actions: Tensor, rng: object = None, **options: Any
+    ) -> Tensor:
+        """Solutions improved by the problem's local search: `[*B, T]` → `[*B, T']`.
+
+        Args:
+            td: State with batch `[*B]`.
+            actions: Solutions.
+            rng: As published, a seed or generator; nothing is drawn, so all give the same.
+            options: Settings of the problem's search.
+        """
         return self._local_search(dict(td.items()), actions, **options)
 
     def solve(
@@ -382,6 +408,7 @@ class RL4COEnvBase(RecordsArguments, TorchRLMode):
             Actions `[B, T]` in this environment's encoding and costs `[B]` (minus the reward).
         """
         chosen = SOLVERS[solver] if solver else self.default_solver()
+        instances = self.schema.with_unit_axes(instances)
         return chosen(self, instances, max_runtime=max_runtime, num_procs=num_procs, **options)
 
     def default_solver(self, warm_start: bool = False, large: bool = False) -> Any:

@@ -53,9 +53,9 @@ class Generator(RecordsArguments, ABC):
             )
         if accepts_rng(self._generate):
             return self._generate(size, rng)
-        # Generators written for the published package know the global random state only.
+        # Generators written for the published package know lists and the global random state only.
         with forked_rng(rng):
-            return self._generate(size)  # type: ignore[call-arg]
+            return self._generate(list(size))  # type: ignore[call-arg, arg-type]
 
     @abstractmethod
     def _generate(self, batch_size: torch.Size, rng: torch.Generator | None) -> TensorDict:

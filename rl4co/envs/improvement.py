@@ -74,6 +74,7 @@ class ImprovementEnvBase(RL4COEnvBase):
             that is allowed, from node 0), as `init_sol_type` of the generator says.
     """
 
+    adapts_published_style = False
     #: Class of the environment that constructs solutions of the same instances.
     constructive_cls: ClassVar[type[RL4COEnvBase]]
     #: What kind of moves it makes; policies are made for one kind.
@@ -397,7 +398,9 @@ class ImprovementEnvBase(RL4COEnvBase):
             return super().rand_action(tensordict)
         return tensordict.set("action", self.random_action(dict(tensordict.items()), self.rng))
 
-    def _reset(self, tensordict: TensorDictBase | None = None, **_: Any) -> TensorDict:
+    def _reset(  # type: ignore[override]
+        self, tensordict: TensorDictBase | None = None, **_: Any
+    ) -> TensorDict:
         if tensordict is not None and "rec_current" in tensordict.keys():
             tensordict = tensordict.empty()  # a finished episode of TorchRL: fresh instances
         return super()._reset(tensordict)

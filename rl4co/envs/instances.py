@@ -74,6 +74,19 @@ class InstanceSchema:
         }
         return set(self.required) - replaced
 
+    def with_unit_axes(self, td: TensorDictBase) -> TensorDictBase:
+        """Instances in which numbers that have an axis of their own, `[*B, 1]`, may come as `[*B]`.
+
+        The TensorDict itself if all of them have it.
+        """
+        axes = {**self.optional, **self.required}
+        lacking = {
+            key: value.unsqueeze(-1)
+            for key, value in td.items()
+            if axes.get(key) == "1" and value.shape == td.batch_size
+        }
+        return td.copy().update(lacking) if lacking else td
+
     def check(
         self,
         td: TensorDictBase,
@@ -115,8 +128,10 @@ class InstanceSchema:
                 )
 
     def load(self, path: str | Path) -> TensorDict:
-        """Instances from an `.npz` file that has these keys."""
+        """Instances from an `.npz` file that has these keys (any keys if none are required)."""
         td = load_npz_to_tensordict(path)
+        if not self.required:
+            return td
         found = set(td.keys())
         missing = sorted(self.required_keys(found) - found)
         unexpected = sorted(found - {*self.required, *self.optional})

@@ -53,6 +53,10 @@ class TorchRLMode(ProblemHooks, EnvBase):
         )
         return TensorDict(state, batch_size=td.batch_size, device=self.device)
 
+    def _spec_instance(self) -> TensorDict:
+        """An instance that specs are made from."""
+        return self.generator([], rng=derive_generator("specs"))
+
     def _spec_state(self, instance: TensorDictBase) -> TensorDict:
         """A state that specs are made from; it must not touch any random stream in use."""
         return self._torchrl_state(instance)
@@ -77,7 +81,7 @@ class TorchRLMode(ProblemHooks, EnvBase):
 
     def _make_specs(self) -> None:
         """Specs from a generated state, so that declaration and data cannot drift apart."""
-        instance = self.generator([], rng=derive_generator("specs"))
+        instance = self._spec_instance()
         self.schema = InstanceSchema(
             problem=self.name,
             required=self.instance_shapes,

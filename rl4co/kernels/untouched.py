@@ -29,6 +29,7 @@ def standard(cls: C) -> C:
     """Class decorator: kernels know what this class computes; its subclasses are not included."""
     parents = [parent for parent in cls.__mro__ if parent not in (nn.Module, object)]
     names = {name for parent in parents for name, value in vars(parent).items() if _acts(value)}
+    names.discard("__init_subclass__")  # makes classes, and is bound anew at every look
     _STANDARD[cls] = {name: getattr(cls, name) for name in (*names, "__call__", "_call_impl")}
     return cls
 

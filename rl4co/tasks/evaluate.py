@@ -76,7 +76,7 @@ class _Evaluation:
             instances: Batch of instances.
             first: Position of the batch in the data set, from which its randomness is derived.
         """
-        device = _device(self.policy)
+        device = device_of(self.policy)
         td = self.env.reset(instances).to(device)
         seen = self._augment(td, first)  # [A * B]
         settings = dict(self.decoding)
@@ -92,16 +92,7 @@ class _Evaluation:
             calc_reward=False,
             **settings,
         )
-        batch = td.batch_size[0]
-        copies = out["actions"].shape[0] // batch  # K = solutions per instance
-        actions = unbatchify(out["actions"], copies)  # [B, K, T]
-        state = {
-            key: value.unsqueeze(1).expand(batch, copies, *value.shape[1:])
-            for key, value in td.items()
-        }
-        rewards, best = self.env.get_reward(state, actions).max(1)  # [B]
-        index = best.view(-1, 1, 1).expand(-1, 1, actions.shape[-1])
-        return rewards, actions.gather(1, index).squeeze(1)  # [B, T]
+        return best_solutions(self.env, td, out["actions"])
 
     def _augment(self, td: TensorDict, first: int) -> TensorDict:
         if self.method.augment_fn is None:
@@ -244,6 +235,36 @@ def as_instances(env: RL4COEnvBase, dataset: DatasetLike) -> TensorDictBase:
     return dataset
 
 
+def best_solutions(env: RL4COEnvBase, td: TensorDictBase, actions: Tensor) -> tuple[Tensor, Tensor]:
+    """Rewards `[B]` and actions `[B, T]` of each instance's best solution.
+
+    Args:
+        env: Environment, which scores the solutions on the instances themselves.
+        td: State after reset, batch `[B]`.
+        actions: K solutions per instance `[K * B, T]`, row `k * B + b` is solution k of instance b.
+    """
+    batch = td.batch_size[0]
+    copies = actions.shape[0] // batch
+    actions = unbatchify(actions, copies)  # [B, K, T]
+    state = {
+        key: value.unsqueeze(1).expand(batch, copies, *value.shape[1:]) for key, value in td.items()
+    }
+    rewards, best = env.get_reward(state, actions).max(1)  # [B]
+    index = best.view(-1, 1, 1).expand(-1, 1, actions.shape[-1])
+    return rewards, actions.gather(1, index).squeeze(1)  # [B, T]
+
+
+def pad_and_join(actions: Sequence[Tensor]) -> Tensor:
+    """Solutions `[B, T]` of several batches as one, padded with zeros to the longest."""
+    length = max(action.shape[-1] for action in actions)
+    return torch.cat([nn.functional.pad(a, (0, length - a.shape[-1])) for a in actions])
+
+
+def device_of(policy: nn.Module) -> torch.device:
+    """Where the parameters of a policy are; the CPU if it has none."""
+    return next((p.device for p in policy.parameters()), torch.device("cpu"))
+
+
 def _run(
     evaluation: _Evaluation,
     instances: TensorDictBase,
@@ -275,9 +296,7 @@ def _run(
             actions.append(action.cpu())
             first += batch_size
             bar.update(task, completed=min(first, num))
-    length = max(action.shape[-1] for action in actions)
-    padded = [nn.functional.pad(action, (0, length - action.shape[-1])) for action in actions]
-    return torch.cat(rewards), torch.cat(padded)
+    return torch.cat(rewards), pad_and_join(actions)
 
 
 def _method(name: DecodeType, force_dihedral_8: bool) -> EvalMethod:
@@ -323,7 +342,3 @@ def _temperature(temperature: float | None, softmax_temp: float | None) -> float
             f"expected temperature or softmax_temp, got {temperature} and {softmax_temp}"
         )
     return softmax_temp if temperature is None else temperature
-
-
-def _device(policy: nn.Module) -> torch.device:
-    return next((p.device for p in policy.parameters()), torch.device("cpu"))

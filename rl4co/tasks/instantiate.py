@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import hydra
 
 from hydra.core.hydra_config import HydraConfig
+from hydra.errors import InstantiationException
 from omegaconf import DictConfig, OmegaConf
 
 from rl4co.core.arguments import refuse_unknown_arguments
@@ -117,7 +118,9 @@ def instantiate_loggers(
         watch = bool(entry.get("log_gradients", False))
         try:
             logger: Logger = build(_without(entry, "log_gradients"))
-        except ImportError as error:
+        except (ImportError, InstantiationException) as error:
+            if not isinstance(error, ImportError) and _exists(entry["_target_"]):
+                raise
             if strict:
                 raise MissingDependencyError(name) from error
             log.warning(
@@ -129,6 +132,15 @@ def instantiate_loggers(
             logger.watch(model)
         loggers.append(logger)
     return loggers
+
+
+def _exists(target: str) -> bool:
+    """Whether the module of a `_target_` can be imported and has it."""
+    try:
+        hydra.utils.get_object(target)
+    except (ImportError, AttributeError):
+        return False
+    return True
 
 
 def _chosen_loggers(cfg: DictConfig | None) -> DictConfig | None:

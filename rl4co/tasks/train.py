@@ -108,7 +108,7 @@ def load_config(
     chosen = list(overrides)
     if not any(override.startswith("paths.output_dir=") for override in chosen):
         # There is no Hydra application that would choose a folder.
-        chosen.append(f"paths.output_dir=${{paths.log_dir}}/${{mode}}/runs/{now}")
+        chosen.append(f"paths.output_dir=${{paths.log_dir}}/${{task_name}}/runs/{now}")
     if config_dir is not None:
         chosen.append(f"hydra.searchpath=['{Path(config_dir).resolve().as_uri()}']")
     with hydra.initialize_config_dir(str(CONFIG_DIR), version_base="1.3"):
@@ -118,12 +118,18 @@ def load_config(
 def prepare_config(cfg: DictConfig) -> DictConfig:
     """The configuration with the shorthand `model_checkpoint` in its place.
 
-    The progress bar of `callbacks=default` is left out if `trainer.enable_progress_bar` is false.
+    The progress bar of `callbacks=default` is left out if `trainer.enable_progress_bar` is false,
+    the default schedule's arguments if another scheduler was chosen, which does not take them.
     """
     if cfg.get("experiment"):
         raise ConfigError(
             f"expected an experiment file whose first line is '# @package _global_', got one that "
             f"only sets experiment.{', experiment.'.join(map(str, cfg.experiment))}; add that line"
+        )
+    if cfg.get("compile"):
+        raise ConfigError(
+            "expected compile=false, got true; decoding is compiled by hand where that pays, and "
+            "torch.compile would retrace it for every number of nodes"
         )
     cfg = cfg.copy()
     callbacks = cfg.get("callbacks") or DictConfig({})
@@ -133,7 +139,19 @@ def prepare_config(cfg: DictConfig) -> DictConfig:
     if cfg.trainer.get("enable_progress_bar") is False and "rich_progress_bar" in callbacks:
         others = [str(name) for name in callbacks if name != "rich_progress_bar"]
         cfg.callbacks = OmegaConf.masked_copy(callbacks, others)
+    _drop_inherited_schedule_(cfg)
     return cfg
+
+
+def _drop_inherited_schedule_(cfg: DictConfig) -> None:
+    """Removes the milestones of `model=default` from another scheduler's arguments, in place."""
+    arguments = cfg.model.get("lr_scheduler_kwargs")
+    default = OmegaConf.load(CONFIG_DIR / "model" / "default.yaml")
+    if not arguments or cfg.model.get("lr_scheduler") == default.lr_scheduler:
+        return
+    if arguments.get("milestones") == default.lr_scheduler_kwargs.milestones:
+        others = [str(name) for name in arguments if name != "milestones"]
+        cfg.model.lr_scheduler_kwargs = OmegaConf.masked_copy(arguments, others)
 
 
 def seed_run(seed: int | None) -> int:
@@ -165,13 +183,17 @@ def _fresh_seed() -> int:
 def main() -> None:
     """Entry point of the command line: composes the configuration from `sys.argv` and runs it.
 
-    Mistakes that the user can mend end in a short message and exit code 2; `HYDRA_FULL_ERROR=1`
-    shows their tracebacks.
+    A folder `configs` with a `main.yaml` beside the script that runs takes the place of the
+    packaged one. Mistakes that the user can mend end in a short message and exit code 2;
+    `HYDRA_FULL_ERROR=1` shows their tracebacks.
     """
     wants_traceback = os.environ.get("HYDRA_FULL_ERROR") == "1"
+    # What `paths.root_dir` of published configurations reads.
+    os.environ.setdefault("PROJECT_ROOT", str(Path(sys.argv[0]).resolve().parent))
+    start = hydra.main(version_base="1.3", config_path=str(config_folder()), config_name="main")
     try:
         with _errors_pass_through():
-            _application()
+            start(_application)()
     except (RL4COError, HydraException, OmegaConfBaseException, OSError) as error:
         if wants_traceback:
             raise
@@ -185,7 +207,12 @@ def main() -> None:
         sys.exit(TERMINATED)
 
 
-@hydra.main(version_base="1.3", config_path=str(CONFIG_DIR), config_name="main")
+def config_folder() -> Path:
+    """The configurations of a run: `configs` beside the script, or those of the package."""
+    beside = Path(sys.argv[0]).resolve().parent / "configs"
+    return beside if (beside / "main.yaml").is_file() else CONFIG_DIR
+
+
 def _application(cfg: DictConfig) -> float | None:
     extras(cfg)
     metrics, _ = run(cfg)

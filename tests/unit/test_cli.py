@@ -117,7 +117,7 @@ def test_every_name_is_described():
 
 @pytest.mark.parametrize(
     ("pattern", "expected"),
-    [("routing/pom", ["routing/pomo"]), ("qu*", ["quick"]), ("nothing", [])],
+    [("routing/mdpom", ["routing/mdpomo"]), ("qu*", ["quick"]), ("nothing", [])],
 )
 def test_list_pattern(pattern: str, expected: list[str]):
     """A part of the name, or a pattern."""

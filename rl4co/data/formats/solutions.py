@@ -107,6 +107,15 @@ def parse_solution(source: Source, instance: BenchmarkInstance) -> Solution:
 
 
 def _parse_routes(source: Source, instance: BenchmarkInstance) -> Solution:
+    solution = parse_routes(source)
+    if instance.layout.has_depot:
+        return solution
+    # A tour written as a route leaves out node 0, at which it begins.
+    return dataclasses.replace(solution, routes=tuple((0, *route) for route in solution.routes))
+
+
+def parse_routes(source: Source) -> Solution:
+    """A solution from lines `Route #1: ...`, node numbers as they are written."""
     routes: list[tuple[int, ...]] = []
     value = None
     for number, line in enumerate(source.lines, start=1):
@@ -117,9 +126,6 @@ def _parse_routes(source: Source, instance: BenchmarkInstance) -> Solution:
             )
         elif cost:
             value = source.numbers([cost[1]], number, "Cost")[0]
-    if not instance.layout.has_depot:
-        # A tour written as a route leaves out node 0, at which it begins.
-        routes = [(0, *route) for route in routes]
     return Solution(source, tuple(route for route in routes if route), value)
 
 

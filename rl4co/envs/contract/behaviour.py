@@ -73,8 +73,8 @@ def done_is_final(probe: Probe, episode: Episode) -> Findings:
 @each_solution
 def padding_is_free(probe: Probe, episode: Episode) -> Findings:
     """Steps after the end change nothing."""
-    if episode.bounds[0] == episode.bounds[1]:
-        return  # all instances end together, so none is ever stepped on
+    if episode.bounds[0] == episode.bounds[1] or _end_together(probe):
+        return  # none is ever stepped on
     rng, state, padded = probe.rng("padding"), episode.states[-1], episode.actions
     for _ in range(2):
         idle = ~state["action_mask"].bool().any(-1)
@@ -99,6 +99,12 @@ def padding_is_free(probe: Probe, episode: Episode) -> Findings:
         )
 
 
+def _end_together(probe: Probe) -> bool:
+    """Whether instances of a published environment, which has no bounds, all take as long."""
+    lengths = {length for episode in probe.episodes for length in episode.lengths}
+    return probe.env.steps_in_published_style and len(lengths) == 1
+
+
 @each_episode
 def mask_agrees(probe: Probe, episode: Episode) -> Findings:
     """`get_action_mask` gives the mask of the state."""
@@ -117,9 +123,15 @@ def mask_agrees(probe: Probe, episode: Episode) -> Findings:
 def keys_keep_their_type(probe: Probe, episode: Episode) -> Findings:
     """Every key keeps its declared shape and dtype."""
     batch = episode.instances.batch_size
-    specs = {key: spec for key, spec in probe.env.observation_spec.items() if key != "solution"}
+    if probe.env.steps_in_published_style:  # whose specs are rough, and not made from states
+        declared = {
+            key: (tuple(value.shape), value.dtype) for key, value in episode.initial.items()
+        }
+    else:
+        specs = {key: spec for key, spec in probe.env.observation_spec.items() if key != "solution"}
+        declared = {key: ((*batch, *spec.shape), spec.dtype) for key, spec in specs.items()}
     expected = {
-        **{key: ((*batch, *spec.shape), spec.dtype) for key, spec in specs.items()},
+        **declared,
         "done": ((*batch, 1), torch.bool),
         "terminated": ((*batch, 1), torch.bool),
         "reward": ((*batch, 1), torch.float32),
@@ -313,6 +325,8 @@ def starts_in_any_batch(probe: Probe) -> Findings:
 
 def torchrl_agrees(probe: Probe) -> Findings:
     """TorchRL can use the environment, and sums up the same reward."""
+    if probe.env.steps_in_published_style:  # says so itself when it is asked to
+        return
     env = configured(probe.env, _torchrl_mode=True)
     try:
         with quiet("torchrl"):

@@ -106,7 +106,7 @@ def _global_random_state() -> dict[str, bytes]:
 
 def _construct(env: RL4COEnvBase, **arguments: Any) -> None:
     """Builds another environment of the same class, where its constructor allows."""
-    arguments = {"generator": env.generator, **arguments}
+    arguments = {**env._init_arguments, **arguments}
     try:
         inspect.signature(type(env).__init__).bind(env, **arguments)
     except TypeError:

@@ -139,6 +139,19 @@ class ContextEmbedding(nn.Module):
     #: known) makes training follow the steps one by one.
     state_keys: tuple[str, ...] | None = None
 
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Refuses hooks of the published package, which nothing would call."""
+        super().__init_subclass__(**kwargs)
+        written = [
+            hook for hook in ("_state_embedding", "_cur_node_embedding") if hook in vars(cls)
+        ]
+        if written and "forward" not in vars(cls):
+            raise UnsupportedError(
+                f"expected {cls.__name__} to write nodes and features, got {', '.join(written)}, "
+                "which nothing calls; derive from EnvContext of "
+                "rl4co.models.nn.env_embeddings.context to keep them"
+            )
+
     def __init__(
         self, embed_dim: int, num_nodes: int = 1, num_features: int = 0, bias: bool = False
     ) -> None:

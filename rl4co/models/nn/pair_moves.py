@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from rl4co.models.nn.dual_aspect import PairScores
 from rl4co.models.nn.heads import HeadProjection
-from rl4co.models.nn.mlp import MLP
+from rl4co.models.nn.linear_stack import LinearStack
 
 #: Moves whose pairs are told one by one.
 RECENT = 3
@@ -34,7 +34,7 @@ class NodePairRemoval(nn.Module):
         super().__init__()
         self.query = HeadProjection(embed_dim, num_heads, embed_dim)
         self.key = HeadProjection(embed_dim, num_heads, embed_dim)
-        self.network = MLP([2 * num_heads + RECENT + 1, hidden, hidden, 1])
+        self.network = LinearStack([2 * num_heads + RECENT + 1, hidden, hidden, 1])
 
     def forward(
         self, h: Tensor, before: Tensor, behind: Tensor, recent: Tensor, frequency: Tensor
@@ -76,7 +76,7 @@ class NodePairReinsertion(nn.Module):
         super().__init__()
         self.in_front = PairScores(embed_dim, num_heads, scaled=False)
         self.behind = PairScores(embed_dim, num_heads, scaled=False)
-        self.network = MLP([4 * num_heads, hidden, hidden, 1])
+        self.network = LinearStack([4 * num_heads, hidden, hidden, 1])
 
     def forward(self, h: Tensor, pair: Tensor, successors: Tensor) -> Tensor:
         """Logits `[B, N, N]` (j, k).

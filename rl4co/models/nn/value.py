@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from rl4co.models.nn.dual_aspect import feedforward
 from rl4co.models.nn.heads import HeadMerge, HeadProjection, WholeNorm
-from rl4co.models.nn.mlp import MLP
+from rl4co.models.nn.linear_stack import LinearStack
 
 
 class SolutionCritic(nn.Module):
@@ -51,7 +51,7 @@ class SolutionCritic(nn.Module):
         self.project_node = nn.Linear(embed_dim, pooled_dim, bias=bias)
         self.project_graph = nn.Linear(embed_dim, pooled_dim, bias=bias)
         width = pooled_dim * (2 if use_max else 1) + int(use_cost)
-        self.network = MLP([width, embed_dim, max(embed_dim // 2, 1), 1], dropout)
+        self.network = LinearStack([width, embed_dim, max(embed_dim // 2, 1), 1], dropout)
 
     def forward(self, embeddings: Tensor, cost: Tensor) -> Tensor:
         """The value; nothing is learned about the embeddings, which are taken as constants."""

@@ -50,8 +50,9 @@ from rl4co.models.policies.entry import (
     remaining_steps,
     spares_autograd,
 )
-from rl4co.models.policies.modules import ConstructiveDecoder
+from rl4co.models.policies.modules import ConstructiveDecoder, NoEncoder
 from rl4co.models.policies.pretrained import PretrainedMixin
+from rl4co.models.policies.published_style import published_logits
 from rl4co.models.policies.task import (
     DecodingTask,
     count_solutions,
@@ -69,7 +70,7 @@ class ConstructivePolicy(PretrainedMixin, nn.Module):
     """A policy that constructs solutions from scratch.
 
     Args:
-        encoder: Instance → latent representation.
+        encoder: Instance → latent representation; None: the decoder reads the state alone.
         decoder: State and latent representation → logits.
         env_name: Environment used when none is passed to :meth:`forward`.
         temperature: Default softmax temperature.
@@ -85,7 +86,7 @@ class ConstructivePolicy(PretrainedMixin, nn.Module):
 
     def __init__(
         self,
-        encoder: nn.Module,
+        encoder: nn.Module | None,
         decoder: ConstructiveDecoder,
         env_name: str = "tsp",
         temperature: float = 1.0,
@@ -100,6 +101,7 @@ class ConstructivePolicy(PretrainedMixin, nn.Module):
         super().__init__()
         if replay_chunk is not None and replay_chunk < 1:
             raise ConfigError(f"expected replay_chunk of at least 1 or None, got {replay_chunk}")
+        encoder = NoEncoder() if encoder is None else encoder
         for name, part in {"encoder": encoder, "decoder": decoder}.items():
             if not isinstance(part, nn.Module):
                 raise ConfigError(
@@ -223,6 +225,8 @@ class ConstructivePolicy(PretrainedMixin, nn.Module):
             # A decoder may have changed the states of solutions.
             if width == solutions["done"].shape[1]:
                 final.update(memory)
+            if env.scores_final_states and rollout.state:
+                final = rollout.state
             out["reward"] = env.get_reward(final, rollout.actions)  # [B, S]
         if return_actions:
             out["actions"] = rollout.actions
@@ -260,7 +264,7 @@ class ConstructivePolicy(PretrainedMixin, nn.Module):
         """Solutions and their log-probabilities, by one of four ways."""
         strategy = task.strategy
         known = isinstance(strategy, Evaluate)
-        keys = self.decoder.replay_keys if strategy.replays else None
+        keys = self._replay_keys if strategy.replays else None
         try:
             if strategy.uses_hooks:
                 rollout = self._follow_hooks(task)
@@ -348,7 +352,19 @@ class ConstructivePolicy(PretrainedMixin, nn.Module):
             task.env, task.solutions, task.cache, task.strategy, task.starts
         )
 
+    @property
+    def _takes_rows(self) -> bool:
+        """Whether the decoder is a published one; one that is wrapped into something is not."""
+        return getattr(self.decoder, "takes_rows", False)
+
+    @property
+    def _replay_keys(self) -> tuple[str, ...] | None:
+        """What the decoder reads of a state; not known of a published one."""
+        return None if self._takes_rows else self.decoder.replay_keys
+
     def _logits_fn(self, task: DecodingTask) -> LogitsFn:
+        if self._takes_rows:
+            return published_logits(self.decoder, task.env, task.hidden)
         return lambda state: self.decoder(state, task.cache)
 
     def _memorise(self, task: DecodingTask) -> MemoryFn:

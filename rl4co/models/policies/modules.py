@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
+from tensordict import TensorDictBase
 from torch import Tensor, nn
 
 from rl4co.decoding.rollout import Rollout
 from rl4co.decoding.strategies import DecodingStrategy
 from rl4co.envs.base import RL4COEnvBase, State
+from rl4co.models.policies.published_style import has_published_forward, refuse_unused
 
 
 class ConstructiveEncoder(nn.Module):
@@ -20,8 +22,25 @@ class ConstructiveEncoder(nn.Module):
         raise NotImplementedError
 
 
+class NoEncoder(ConstructiveEncoder):
+    """Of a policy that reads the state at every step: there is nothing to encode once."""
+
+    def forward(self, td: Mapping[str, Tensor]) -> tuple[None, None]:  # type: ignore[override]
+        """Nothing."""
+        return None, None
+
+
 class ConstructiveDecoder(nn.Module):
     """Maps a state and the cached latent representation to logits."""
+
+    #: Whether :meth:`forward` is a published one, see :mod:`rl4co.models.policies.published_style`.
+    takes_rows: ClassVar[bool] = False
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        cls.takes_rows = has_published_forward(cls)
+        if not cls.takes_rows:
+            refuse_unused(cls)
 
     #: Whether :meth:`prepare` may be called for some of the instances (rows of a tensor `hidden`)
     #: with the same result for each, so that training takes a large batch in pieces.
@@ -39,6 +58,19 @@ class ConstructiveDecoder(nn.Module):
     def forward(self, state: Mapping[str, Tensor], cache: Any) -> Tensor:
         """Logits `[B, Q, N]` of a state with axes `[B, Q]`; neither clipped nor masked."""
         raise NotImplementedError
+
+    def pre_decoder_hook(
+        self, td: TensorDictBase, env: RL4COEnvBase, hidden: Any, num_starts: int = 0
+    ) -> tuple[TensorDictBase, RL4COEnvBase, Any]:
+        """Called once if the decoder has the published `forward(td, hidden, num_starts)`.
+
+        Args:
+            td: State with one batch axis `[S * B]`, starts outermost.
+            env: The environment.
+            hidden: The encoder's result.
+            num_starts: Solutions per instance; 0: one.
+        """
+        return td, env, hidden
 
     def roll_out(
         self,

@@ -30,6 +30,7 @@ from rl4co.decoding.strategies import DecodeType
 from rl4co.envs.base import RL4COEnvBase
 from rl4co.models.embeddings import EmbeddedGraph, EmbeddingConfig
 from rl4co.models.nn.edge_gnn import EdgeGNN, EdgeHead
+from rl4co.models.policies.autoregressive import AutoregressiveEncoder
 from rl4co.models.policies.constructive import ConstructivePolicy
 from rl4co.models.policies.entry import match_precision
 from rl4co.models.policies.modules import ConstructiveDecoder, ConstructiveEncoder
@@ -200,6 +201,38 @@ class NARGNNEncoder(NonAutoregressiveEncoder):
         _, edges = self.net(embedded.nodes, embedded.edges, embedded.graph)
         weights = self.head(edges, embedded.graph)  # [B, E]
         return EdgeWeights(embedded.graph, weights, edges, embedded.lengths), embedded.nodes
+
+
+class NARGNNNodeEncoder(AutoregressiveEncoder):
+    """Nodes of the same graph network, for decoders that point at nodes.
+
+    Args:
+        embed_dim: Embedding size D.
+        num_layers_graph_encoder: Layers of the network.
+        env_name: Environment whose edge embedding to use.
+        k_sparse: See :class:`NARGNNEncoder`.
+
+    Shapes:
+        state `[B]` → `[B, N, D]`, embedded nodes `[B, N, D]`
+    """
+
+    def __init__(
+        self,
+        embed_dim: int = 32,
+        num_layers_graph_encoder: int = 12,
+        env_name: str = "tsp",
+        k_sparse: int | None = None,
+    ) -> None:
+        super().__init__()
+        config = EmbeddingConfig(embed_dim, k_sparse=k_sparse)
+        self.edge_embedding = make_edge_embedding(env_name, config)
+        self.net = EdgeGNN(embed_dim, num_layers_graph_encoder)
+
+    def forward(self, td: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
+        """Node embeddings after and before the layers."""
+        embedded: EmbeddedGraph = self.edge_embedding(dict(td.items()))
+        nodes, _ = self.net(embedded.nodes, embedded.edges, embedded.graph)
+        return nodes, embedded.nodes
 
 
 class NARGNNPolicy(NonAutoregressivePolicy):

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from rl4co.core.ops import gather_points
 from rl4co.envs.successors import tour_from_order
 from rl4co.models.nn.heads import uniform_
-from rl4co.models.nn.mlp import MLP
+from rl4co.models.nn.linear_stack import LinearStack
 from rl4co.models.nn.positional import CyclicPositionalEncoding
 from rl4co.models.nn.synthesis import PositionScores, SynthesisLayer
 from rl4co.models.nn.value import SolutionCritic
@@ -129,7 +129,7 @@ class CoordinateNetwork(nn.Module):
 
     def __init__(self, embed_dim: int) -> None:
         super().__init__()
-        self.network = MLP([2, embed_dim // 2, embed_dim])
+        self.network = LinearStack([2, embed_dim // 2, embed_dim])
 
     def forward(self, state: Mapping[str, Tensor]) -> Tensor:
         """Embeddings of the nodes."""

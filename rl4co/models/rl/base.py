@@ -57,8 +57,8 @@ class RL4COLitModule(RecordsArguments, DataHooks):
         val_batch_size: Validation instances per step (default: `batch_size`).
         test_batch_size: Test instances per step (default: `batch_size`).
         train_data_size: Training instances per epoch.
-        val_data_size: Validation instances, unless they come from files.
-        test_data_size: Test instances, unless they come from files.
+        val_data_size: Validation instances, unless they come from files; 0: no validation.
+        test_data_size: Test instances, unless they come from files; 0: no tests.
         optimizer: Name in `torch.optim`, class or factory.
         optimizer_kwargs: Its arguments (default `{"lr": 1e-4}`).
         lr_scheduler: Name in `torch.optim.lr_scheduler`, class or factory; None: constant rate.
@@ -67,12 +67,13 @@ class RL4COLitModule(RecordsArguments, DataHooks):
         lr_scheduler_monitor: Metric watched by schedulers such as ReduceLROnPlateau.
         shuffle_train_dataloader: Shuffle training data that comes from a file.
         dataloader_num_workers: Worker processes of the loaders.
-        generate_default_data: Write the paper's validation and test sets to `data_dir` first and
-            use them.
+        generate_default_data: Write validation and test sets to `data_dir` first and use them:
+            those of the paper that the environment names, or sets of its own generator.
         data_dir: Folder of the data sets (default: the environment's).
-        metrics: Names of outputs to log, per phase (`{"train": [...], "val": [...], ...}`); a name
-            that the first step does not have is refused.
-        log_on_step: Log training metrics at every step, not only per epoch.
+        metrics: Names of outputs to log, per phase (`{"train": [...], "val": [...], ...}`; None:
+            the method's own); a name that the first step does not have is refused.
+        log_on_step: Log training metrics at every step, not only per epoch; `metrics` may have it,
+            too.
         seed: Seed of instances and actions; default: torch's initial seed.
     """
 
@@ -103,7 +104,7 @@ class RL4COLitModule(RecordsArguments, DataHooks):
         shuffle_train_dataloader: bool = True,
         dataloader_num_workers: int = 0,
         data_dir: str | None = None,
-        metrics: Mapping[str, Sequence[str]] | None = None,
+        metrics: Mapping[str, Any] | None = None,
         log_on_step: bool = True,
         seed: int | None = None,
     ) -> None:
@@ -116,8 +117,8 @@ class RL4COLitModule(RecordsArguments, DataHooks):
         self.test_batch_size = _positive("test_batch_size", test_batch_size, batch_size)
         self.data_sizes = {
             "train": _positive("train_data_size", train_data_size),
-            "val": _positive("val_data_size", val_data_size),
-            "test": _positive("test_data_size", test_data_size),
+            "val": _at_least(0, "val_data_size", val_data_size),
+            "test": _at_least(0, "test_data_size", test_data_size),
         }
         self.optimizer, self.optimizer_kwargs = optimizer, dict(optimizer_kwargs or {"lr": 1e-4})
         self.lr_scheduler = lr_scheduler
@@ -134,9 +135,11 @@ class RL4COLitModule(RecordsArguments, DataHooks):
         self.generate_default_data = generate_default_data
         self.shuffle_train_dataloader = shuffle_train_dataloader
         self.dataloader_num_workers = dataloader_num_workers
-        self._asked_metrics = _checked_metrics(metrics or {})
+        asked = dict(metrics or {})
+        in_metrics = asked.pop("log_on_step", None)
+        self.log_on_step = log_on_step if in_metrics is None else in_metrics
+        self._asked_metrics = _checked_metrics(asked)
         self.metrics = {**_DEFAULT_METRICS, **self.default_metrics, **self._asked_metrics}
-        self.log_on_step = log_on_step
         self._totals: dict[str, tuple[Tensor, int]] = {}
         self._datasets = {}
         self.run_seed = torch.initial_seed() % 2**63 if seed is None else seed
@@ -188,7 +191,7 @@ class RL4COLitModule(RecordsArguments, DataHooks):
 
     def training_step(self, batch: TensorDictBase, batch_idx: int) -> dict[str, Any]:
         """Lightning's hook."""
-        return self.shared_step(batch, batch_idx, phase="train")
+        return self.shared_step(self.wrap_batch(batch), batch_idx, phase="train")
 
     def validation_step(
         self, batch: TensorDictBase, batch_idx: int, dataloader_idx: int = 0
@@ -203,18 +206,34 @@ class RL4COLitModule(RecordsArguments, DataHooks):
         return self.shared_step(batch, batch_idx, phase="test", dataloader_idx=dataloader_idx)
 
     def forward(self, td: TensorDictBase, **kwargs: Any) -> Any:
-        """Solves reset instances with the policy."""
-        return self.policy(td, self.env, **kwargs)
+        """Solves instances with the policy, reset or not yet.
+
+        Args:
+            td: State after `env.reset`, or instances.
+            kwargs: Arguments of the policy; `env` replaces the model's.
+        """
+        env = kwargs.pop("env", None) or self.env
+        if "done" not in td.keys():
+            td = env.reset(td)
+        return self.policy(td, env, **kwargs)
 
     def setup(self, stage: str | None = None) -> None:
-        """Agrees on the seed and mode of training; loads or generates validation and test sets."""
-        self.run_seed = self.trainer.strategy.broadcast(self.run_seed)
+        """Agrees on the seed and mode of training; loads or generates validation and test sets.
+
+        Without a trainer it makes the data ready for :meth:`test_dataloader` and the like.
+        """
+        if self._trainer is not None:
+            self.run_seed = self.trainer.strategy.broadcast(self.run_seed)
         self._totals.clear()
         if stage == "fit":
             # Lightning trains modules in the mode they are in, and pretrained policies come in
             # evaluation mode.
             self.train()
         self.load_datasets()
+        self.post_setup_hook()
+
+    def post_setup_hook(self) -> None:
+        """Hook of algorithms at the end of :meth:`setup`."""
 
     def on_train_epoch_end(self) -> None:
         """Runs :meth:`after_epoch`; override that one."""
@@ -239,13 +258,27 @@ class RL4COLitModule(RecordsArguments, DataHooks):
     # ---------------------------------------------------------------- logging
 
     def log_metrics(
-        self, out: Mapping[str, Any], phase: str, dataloader_idx: int = 0, *, batch_size: int
+        self,
+        metric_dict: Mapping[str, Any],
+        phase: str,
+        dataloader_idx: int | None = None,
+        batch_size: int | None = None,
     ) -> dict[str, Any]:
         """Logs the metrics of a phase as `phase/name` and returns them with the loss.
 
         With several validation or test sets each is logged as `phase/set/name`, and the mean over
         all their instances as `phase/name`.
+
+        Args:
+            metric_dict: Outputs by name; those that are metrics of the phase are logged.
+            phase: train, val or test.
+            dataloader_idx: Number of the data set; None: the first.
+            batch_size: Instances that the outputs are of (default: as many as there are rewards).
         """
+        out = metric_dict
+        if batch_size is None:
+            reward = out.get("reward")
+            batch_size = len(reward) if isinstance(reward, Tensor) and reward.dim() else 1
         known = {name: value for name, value in out.items() if isinstance(value, Tensor)}
         for name in self._asked_metrics.get(phase, ()):
             if name not in known:
@@ -266,7 +299,9 @@ class RL4COLitModule(RecordsArguments, DataHooks):
             if len(names) < 2:
                 self.log(f"{phase}/{name}", value, prog_bar=visible, **options)
                 continue
-            self.log(f"{phase}/{names[dataloader_idx]}/{name}", value, prog_bar=visible, **options)
+            self.log(
+                f"{phase}/{names[dataloader_idx or 0]}/{name}", value, prog_bar=visible, **options
+            )
             total, size = self._totals.get(name, (torch.zeros_like(value), 0))
             self._totals[name] = (total + batch_size * value, size + batch_size)
         # Lightning differentiates "loss", so the logged copy must not replace it.
@@ -353,17 +388,21 @@ class RL4COLitModule(RecordsArguments, DataHooks):
 
 def _positive(name: str, size: int | None, default: int | None = None) -> int:
     """A size, or the default in place of None."""
-    size = default if size is None else size
-    if not isinstance(size, Integral) or size < 1:
-        raise ConfigError(f"expected {name} to be an integer of at least 1, got {size!r}")
+    return _at_least(1, name, default if size is None else size)
+
+
+def _at_least(least: int, name: str, size: int | None) -> int:
+    if not isinstance(size, Integral) or size < least:
+        raise ConfigError(f"expected {name} to be an integer of at least {least}, got {size!r}")
     return int(size)
 
 
-def _checked_metrics(metrics: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...]]:
+def _checked_metrics(metrics: Mapping[str, Sequence[str] | None]) -> dict[str, tuple[str, ...]]:
     """Names of metrics per phase; whether they exist shows when the first step has its outputs."""
-    for phase, names in metrics.items():
+    asked = {phase: names for phase, names in metrics.items() if names is not None}
+    for phase, names in asked.items():
         if phase not in _DEFAULT_METRICS:
             raise UnknownNameError("phase in metrics", phase, _DEFAULT_METRICS)
         if isinstance(names, str):
             raise ConfigError(f"expected a list of names as metrics[{phase!r}], got {names!r}")
-    return {phase: tuple(names) for phase, names in metrics.items()}
+    return {phase: tuple(names) for phase, names in asked.items()}

@@ -10,7 +10,7 @@ import copy
 import math
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -21,49 +21,35 @@ from torch import Tensor, nn
 from rl4co.core.arguments import NamesArguments
 from rl4co.core.errors import ConfigError, UnknownNameError
 from rl4co.core.rng import derive_generator
+from rl4co.data.dataset import TensorDictDataset
 from rl4co.envs.base import RL4COEnvBase
+from rl4co.models.rl.baseline_records import BaselineOutput, EpochContext
 from rl4co.models.rl.critic import CriticNetwork, create_critic_from_actor
 from rl4co.models.rl.losses import critic_loss
 from rl4co.models.rl.processes import global_mean, num_processes
-
-
-class BaselineOutput(NamedTuple):
-    """Values (broadcastable to the reward) and a loss to add (0 if there is nothing to learn)."""
-
-    value: Tensor
-    loss: Tensor
-
-
-class EpochContext(NamedTuple):
-    """What a baseline may use at the end of an epoch.
-
-    Attributes:
-        policy: The policy in training.
-        env: The environment.
-        epoch: Number of the epoch that has ended.
-        batch_size: Instances per call of a policy.
-        seed: Seed of the run.
-        device: Device of the policy.
-        draw: (size, rng) → fresh instances like those of training (default: the generator's).
-    """
-
-    policy: nn.Module
-    env: RL4COEnvBase
-    epoch: int
-    batch_size: int
-    seed: int
-    device: torch.device
-    draw: Callable[[int, torch.Generator], TensorDictBase] | None = None
+from rl4co.models.rl.published_baselines import (
+    accepted,
+    adapt_baseline,
+    either_way,
+    forward_behind,
+)
 
 
 class REINFORCEBaseline(NamesArguments, nn.Module):
     """Base class of all baselines; by itself the baseline that is zero."""
 
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        adapt_baseline(cls)
+
     def __init__(self) -> None:
         super().__init__()
 
     def setup(self, policy: nn.Module, env: RL4COEnvBase) -> None:
-        """Called once, before training."""
+        """Called once, before training.
+
+        An override may also take `batch_size`, `device` and `dataset_size`.
+        """
 
     def start(self, td: TensorDictBase, reward: Tensor) -> None:
         """Called with the first rewards that a trainer sees, before anything is learned from them.
@@ -83,9 +69,44 @@ class REINFORCEBaseline(NamesArguments, nn.Module):
         """
         return BaselineOutput(torch.zeros_like(reward), reward.new_zeros(()))
 
+    @either_way
     def epoch_callback(self, context: EpochContext) -> dict[str, float]:
         """Called at the end of each epoch; returns metrics to log."""
         return {}
+
+    # ---------------------------------------------------------------- published names
+
+    def eval(self, *args: Any, **kwargs: Any) -> Any:
+        """As published, values and loss for `(td, reward, env)`; alone, torch's `eval()`."""
+        if not args and not kwargs:
+            return super().eval()
+        return _evaluate(self, *args, **kwargs)
+
+    def wrap_dataset(self, dataset: TensorDictDataset, *args: Any, **kwargs: Any) -> Any:
+        """A data set with what the baseline knows about its instances in advance.
+
+        It is given the instances of one batch, since they are not there before; values under the
+        key `extra` take the place of :meth:`forward`.
+
+        Args:
+            dataset: The instances.
+            args: The environment.
+            kwargs: `batch_size` and `device`.
+        """
+        return dataset
+
+    def unwrap_batch(self, batch: TensorDictBase) -> tuple[TensorDictBase, Tensor | None]:
+        """A batch of a wrapped data set and the values in it, or None."""
+        return batch, batch.get("extra", None)
+
+
+def _evaluate(
+    baseline: REINFORCEBaseline,
+    td: TensorDictBase,
+    reward: Tensor,
+    env: RL4COEnvBase | None = None,
+) -> BaselineOutput:
+    return forward_behind(baseline)(td, reward, env)
 
 
 class NoBaseline(REINFORCEBaseline):
@@ -251,9 +272,19 @@ class WarmupBaseline(REINFORCEBaseline):
         # A number, not a buffer: reading a tensor at every step would stall the device.
         self.alpha = 0.0
 
-    def setup(self, policy: nn.Module, env: RL4COEnvBase) -> None:
-        """Sets up the final baseline."""
-        self.baseline.setup(policy, env)
+    def setup(self, policy: nn.Module, env: RL4COEnvBase, **options: Any) -> None:
+        """Sets up the final baseline; `options` are those that it takes."""
+        self.baseline.setup(policy, env, **accepted(self.baseline.setup, options))
+
+    def wrap_dataset(self, dataset: TensorDictDataset, *args: Any, **kwargs: Any) -> Any:
+        """By the final baseline, once that is used alone."""
+        if self.alpha < 1.0:
+            return dataset
+        return self.baseline.wrap_dataset(dataset, *args, **kwargs)
+
+    def unwrap_batch(self, batch: TensorDictBase) -> tuple[TensorDictBase, Tensor | None]:
+        """What was wrapped, if it was."""
+        return (batch, None) if self.alpha < 1.0 else self.baseline.unwrap_batch(batch)
 
     def start(self, td: TensorDictBase, reward: Tensor) -> None:
         """Shows both baselines the first rewards."""

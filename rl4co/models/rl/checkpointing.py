@@ -286,8 +286,15 @@ def _rebuild(entry: Mapping[str, Any]) -> Any:
 
 
 def _model_class(cls: type[M], name: str, source: Any) -> Any:
-    """The class called `name`: `cls`, a subclass of it, a model of the zoo or of a plug-in."""
+    """The class called `name`: `cls`, a subclass of it, a model of the zoo or of a plug-in.
+
+    A checkpoint of a base class of `cls` is one of `cls` if its arguments and weights fit: a policy
+    that was trained by REINFORCE itself makes an Attention Model, say.
+    """
     found = {each.__name__: each for each in (cls, *_subclasses(cls))}
+    bases = [base.__name__ for base in cls.__mro__ if issubclass(base, L.LightningModule)]
+    if name in bases:
+        return cls
     if name not in found:
         zoo = exported_names(_ZOO)
         candidate = resolve(zoo[name], name) if name in zoo else _plugin_model(name)

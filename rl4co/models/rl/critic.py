@@ -108,10 +108,10 @@ def create_critic_from_actor(
             f"expected a policy with a network {backbone!r} to build a critic from, got "
             f"{type(policy).__name__}; pass a CriticNetwork"
         )
-    return CriticNetwork(copy.deepcopy(encoder), **{"embed_dim": _embed_dim(policy), **options})
+    return CriticNetwork(copy.deepcopy(encoder), **{"embed_dim": embed_dim_of(policy), **options})
 
 
-def _embed_dim(policy: nn.Module) -> int:
+def embed_dim_of(policy: nn.Module) -> int:
     """Embedding size that a policy was built with, or the default of its class."""
     given = getattr(policy, "_init_arguments", {}).get("embed_dim")
     parameter = inspect.signature(type(policy).__init__).parameters.get("embed_dim")

@@ -58,7 +58,7 @@ class InnerLoop(RL4COLitModule):
 
     def training_step(self, batch: TensorDictBase, batch_idx: int) -> dict[str, Any]:
         """Lightning's hook; override :meth:`learn`."""
-        out = self.learn(batch, batch_idx)
+        out = self.learn(self.wrap_batch(batch), batch_idx)
         self._step_schedulers("step")
         if self.trainer.is_last_batch:
             self._step_schedulers("epoch")

@@ -16,7 +16,7 @@ from tensordict import TensorDict, TensorDictBase
 from torch import Tensor
 
 from rl4co.core.errors import UnsupportedError
-from rl4co.core.ops import batchify, flatten_starts, unbatchify
+from rl4co.core.ops import batchify, unbatchify
 from rl4co.envs.base import RL4COEnvBase
 
 #: A policy's call: reset instances, environment and settings → output by name.
@@ -101,13 +101,12 @@ class InstanceCopies:
         """The environment's starts and, last, that of the incumbent `[K * B, T]`."""
 
         def choose(td: TensorDictBase, env: RL4COEnvBase, _: int) -> Tensor:
-            state = dict(td.items())
-            starts = env.start_actions(state, self.num_solutions)  # [K * B, S]
+            starts = env.select_start_nodes(td, self.num_solutions)  # [S * K * B]
             if incumbent is not None:
-                prefix = env.start_prefix(state)
+                prefix = env.start_prefix(dict(td.items()))
                 first = incumbent[:, 0 if prefix is None else prefix.shape[-1]]  # [K * B]
-                starts = torch.cat([starts, first.unsqueeze(-1)], -1)
-            return flatten_starts(starts)
+                starts = torch.cat([starts, first])
+            return starts
 
         return choose
 

@@ -21,6 +21,16 @@ SchedulerLike = str | type | Callable[..., Any]
 INTERVALS = ("epoch", "step")
 
 
+def optimizer_names() -> list[str]:
+    """Names that :func:`create_optimizer` understands."""
+    return sorted(_classes(torch.optim, Optimizer))
+
+
+def scheduler_names() -> list[str]:
+    """Names that :func:`create_scheduler` understands."""
+    return sorted(_classes(lr_scheduler, LRScheduler))
+
+
 def create_optimizer(
     parameters: Iterable[nn.Parameter] | Iterable[dict[str, Any]],
     optimizer: OptimizerLike,
@@ -74,14 +84,19 @@ def check_optimization(
         _find(lr_scheduler, scheduler, LRScheduler, "learning-rate scheduler")
 
 
+def _classes(module: Any, base: type) -> dict[str, type]:
+    """Classes of a module by name."""
+    return {
+        name: value
+        for name, value in vars(module).items()
+        if isinstance(value, type) and issubclass(value, base) and value is not base
+    }
+
+
 def _find(module: Any, wanted: Any, base: type, kind: str) -> Callable[..., Any]:
     """The class or factory meant by a name, a class or a factory."""
     if isinstance(wanted, str):
-        found = {
-            name: value
-            for name, value in vars(module).items()
-            if isinstance(value, type) and issubclass(value, base) and value is not base
-        }
+        found = _classes(module, base)
         if wanted not in found:
             raise UnknownNameError(kind, wanted, found)
         return found[wanted]

@@ -13,11 +13,15 @@ from torch import Tensor, nn
 
 from rl4co.core.errors import ConfigError
 from rl4co.core.ops import unbatchify
+from rl4co.data.dataset import TensorDictDataset
+from rl4co.decoding.strategies import is_multistart
 from rl4co.envs.base import RL4COEnvBase
 from rl4co.models.rl.base import RL4COLitModule
-from rl4co.models.rl.baselines import EpochContext, REINFORCEBaseline, get_reinforce_baseline
+from rl4co.models.rl.baseline_records import BaselineOutput, EpochContext
+from rl4co.models.rl.baselines import REINFORCEBaseline, get_reinforce_baseline
 from rl4co.models.rl.checkpointing import MapLocation
 from rl4co.models.rl.losses import reinforce_loss
+from rl4co.models.rl.published_baselines import accepted
 from rl4co.models.rl.reward_scaling import RewardScaler
 
 R = TypeVar("R", bound="REINFORCE")
@@ -56,8 +60,23 @@ class REINFORCE(RL4COLitModule):
         elif baseline_kwargs:
             raise ConfigError("expected baseline_kwargs with a baseline's name only, got an object")
         self.baseline = baseline
-        self.baseline.setup(self.policy, self.env)
+        self._set_up_baseline()
         self.advantage_scaler = RewardScaler(reward_scale)
+
+    def _set_up_baseline(self) -> None:
+        options = {
+            "batch_size": self.val_batch_size,
+            "device": self.device,
+            "dataset_size": self.data_sizes["val"],
+        }
+        setup = self.baseline.setup
+        setup(self.policy, self.env, **accepted(setup, options))
+
+    def wrap_dataset(self, dataset: TensorDictDataset) -> Any:
+        """Instances with what the baseline knows about them in advance."""
+        return self.baseline.wrap_dataset(
+            dataset, self.env, batch_size=self.val_batch_size, device=self.device
+        )
 
     def shared_step(
         self, batch: TensorDictBase, batch_idx: int, phase: str, dataloader_idx: int = 0
@@ -70,9 +89,10 @@ class REINFORCE(RL4COLitModule):
             # Several solutions per instance get an axis of their own, as baselines expect.
             num_solutions = out["reward"].shape[0] // td.batch_size[0]
             axes = num_solutions if num_solutions > 1 else 0
-            self.calculate_loss(
-                td, out, unbatchify(out["reward"], axes), unbatchify(out["log_likelihood"], axes)
+            reward, log_likelihood = (
+                unbatchify(out[key], axes) for key in ("reward", "log_likelihood")
             )
+            self.calculate_loss(td, batch, out, reward, log_likelihood)
         return self.log_metrics(out, phase, dataloader_idx, batch_size=td.batch_size[0])
 
     def decoding_options(self, phase: str) -> dict[str, Any]:
@@ -82,6 +102,7 @@ class REINFORCE(RL4COLitModule):
     def calculate_loss(
         self,
         td: TensorDictBase,
+        batch: TensorDictBase,
         policy_out: dict[str, Any],
         reward: Tensor | None = None,
         log_likelihood: Tensor | None = None,
@@ -90,6 +111,7 @@ class REINFORCE(RL4COLitModule):
 
         Args:
             td: State after reset, batch `[B]`.
+            batch: The instances, with values under `extra` where the baseline has wrapped them.
             policy_out: Output of the policy. Its `auxiliary_loss`, if there is one (balance of
                 experts, diversity of decoders), is part of the loss.
             reward: Replaces the output's reward, e.g. `[B, S]` for a shared baseline.
@@ -99,7 +121,7 @@ class REINFORCE(RL4COLitModule):
         log_likelihood = policy_out["log_likelihood"] if log_likelihood is None else log_likelihood
         if self.before_first_update:
             self.baseline.start(td, reward)
-        value, baseline_loss = self.baseline(td, reward, self.env)
+        value, baseline_loss = self._baseline_values(td, batch, reward)
         advantage = self.advantage_scaler(reward - value)
         policy_loss = reinforce_loss(advantage, log_likelihood)
         policy_out.update(
@@ -109,6 +131,17 @@ class REINFORCE(RL4COLitModule):
             bl_val=value,
         )
         return policy_out
+
+    def _baseline_values(
+        self, td: TensorDictBase, batch: TensorDictBase, reward: Tensor
+    ) -> BaselineOutput:
+        """What the baseline has said about a batch in advance, or says now."""
+        _, value = self.baseline.unwrap_batch(batch)
+        if value is None:
+            return self.baseline(td, reward, self.env)
+        value = value.to(reward)
+        value = value.reshape(*value.shape, *(1,) * (reward.dim() - value.dim()))  # [B] or [B, 1]
+        return BaselineOutput(value, reward.new_zeros(()))
 
     def after_epoch(self) -> None:
         """Lets the baseline look at the policy."""
@@ -121,9 +154,17 @@ class REINFORCE(RL4COLitModule):
                 seed=self.run_seed,
                 device=self.device,
                 draw=self.draw_instances,
+                dataset_size=self.data_sizes["val"],
             )
         )
         self.log_dict(metrics, sync_dist=True)
+
+    def set_decode_type_multistart(self, phase: str) -> None:
+        """Lets the policy decode from distinct starts in a phase, by its published name."""
+        name = f"{phase}_decode_type"
+        decode_type = getattr(self.policy, name)
+        if not is_multistart(decode_type):
+            setattr(self.policy, name, f"multistart_{decode_type}")
 
     @classmethod
     def load_from_checkpoint(  # type: ignore[override]
@@ -158,5 +199,5 @@ class REINFORCE(RL4COLitModule):
                     "pass baseline=... with the object instead"
                 )
             model.baseline = model._new_baseline().to(model.device)
-            model.baseline.setup(model.policy, model.env)
+            model._set_up_baseline()
         return model

@@ -1,7 +1,7 @@
 """Proximal policy optimization of single steps, for environments with dense rewards.
 
 Every step is an action of its own, with its own state, reward and advantage. Policies that look at
-the state afresh in every step (L2D and its relatives) are trained this way.
+the state afresh in every step (L2D and its relatives) are trained this way, and so can others be.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from rl4co.core.errors import ConfigError, UnsupportedError
 from rl4co.decoding.rollout import rollout
 from rl4co.envs.base import RL4COEnvBase, State
+from rl4co.models.policies.constructive import ConstructivePolicy
 from rl4co.models.rl.inner_loop import InnerLoop
 from rl4co.models.rl.losses import (
     clipped_surrogate_loss,
@@ -28,6 +29,7 @@ from rl4co.models.rl.losses import (
 from rl4co.models.rl.ppo import PPO_METRICS, check_ppo, mean_metrics, policy_shift
 from rl4co.models.rl.processes import num_processes
 from rl4co.models.rl.reward_scaling import RewardScaler
+from rl4co.models.rl.stepwise_policy import StepwiseConstructivePolicy
 from rl4co.models.rl.transitions import INSTANCE, TransitionBuffer
 
 #: Keys of a transition that are not part of its state; the last one is TorchRL mode's record of
@@ -117,7 +119,8 @@ class StepwisePPO(InnerLoop):
 
     Args:
         env: Environment with dense rewards.
-        policy: Policy with `act` and `evaluate`, see :class:`StepwisePolicy`.
+        policy: Policy with `act` and `evaluate`, see :class:`StepwisePolicy`, or a constructive
+            policy, which becomes a :class:`StepwiseConstructivePolicy`.
         clip_range: $\\epsilon$.
         update_timestep: Batches that are solved before an update. An epoch's last batch is always
             followed by one.
@@ -158,6 +161,8 @@ class StepwisePPO(InnerLoop):
         normalize_adv: bool = False,
         **kwargs: Any,
     ) -> None:
+        if isinstance(policy, ConstructivePolicy) and not hasattr(policy, "act"):
+            policy = StepwiseConstructivePolicy(policy)
         super().__init__(env, policy, max_grad_norm, batch_size=batch_size, **kwargs)
         check_ppo(clip_range, ppo_epochs, mini_batch_size, vf_lambda, entropy_lambda)
         if update_timestep < 1:

@@ -349,9 +349,9 @@ class TransductiveModel(RL4COLitModule):
 
     def setup(self, stage: str | None = None) -> None:
         """Loads the instances; the policy stays in the mode it is in."""
-        if self.trainer.world_size > 1:
+        if self._world_size > 1:
             raise UnsupportedError(
-                f"expected one process for {type(self).__name__}, got {self.trainer.world_size}; "
+                f"expected one process for {type(self).__name__}, got {self._world_size}; "
                 "search parts of the data set in runs of their own (RL4COTrainer(devices=1))"
             )
         self._totals.clear()

@@ -129,6 +129,7 @@ def test_gather_by_index():
     assert gather_by_index(src, torch.tensor([[2], [0]]), squeeze=False).shape == (2, 1, 3)
     flat = gather_by_index(src[..., 0], torch.tensor([1, 3]))
     assert flat.tolist() == [3.0, 21.0]
+    assert torch.equal(gather_by_index(src[..., 0], torch.tensor([[1], [3]]), dim=-1), flat)
 
 
 def test_gather_along_another_axis():

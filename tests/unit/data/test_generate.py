@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -49,24 +51,89 @@ def test_seed_leaves_the_global_generator_alone():
     assert not torch.equal(torch.get_rng_state(), before)
 
 
-def test_default_datasets(tmp_path: Path):
-    """Validation with seed 4321 and test with seed 1234, in the documented layout."""
-    files = generate_default_datasets(tmp_path, ["tsp", "cvrp"], dataset_size=6, graph_sizes=[5, 8])
-    assert [str(path.relative_to(tmp_path).as_posix()) for path in files] == [
-        "tsp/tsp5_val_seed4321.npz",
-        "tsp/tsp8_val_seed4321.npz",
-        "cvrp/cvrp5_val_seed4321.npz",
-        "cvrp/cvrp8_val_seed4321.npz",
-        "tsp/tsp5_test_seed1234.npz",
-        "tsp/tsp8_test_seed1234.npz",
-        "cvrp/cvrp5_test_seed1234.npz",
-        "cvrp/cvrp8_test_seed1234.npz",
+def kool_recipe(problem: str, size: int, seed: int, num: int) -> dict[str, np.ndarray]:
+    """The arrays of a set of the paper, drawn one after the other as in the code of Kool et al."""
+    np.random.seed(seed)
+    uniform, integers = np.random.uniform, np.random.randint
+    if problem == "tsp":
+        return {"locs": uniform(size=(num, size, 2))}
+    if problem == "atsp":
+        costs = uniform(size=(num, size, size))
+        for node in range(size):
+            costs[:, node, node] = 0
+        for node in range(size):
+            costs = np.minimum(costs, costs[:, :, node : node + 1] + costs[:, node : node + 1, :])
+        return {"cost_matrix": costs}
+    depot, locs = uniform(size=(num, 2)), uniform(size=(num, size, 2))
+    arrays = {"depot": depot, "locs": locs}
+    if problem == "vrp":
+        demand = integers(1, 10, size=(num, size))
+        return {**arrays, "demand": demand, "capacity": np.full(num, {20: 30.0, 50: 40.0}[size])}
+    limit = np.full(num, {20: 2.0, 50: 3.0}[size])
+    if problem == "op_const":
+        return {**arrays, "prize": np.ones((num, size)), "max_length": limit}
+    if problem == "op_unif":
+        prize = (1 + integers(0, 100, size=(num, size))) / 100.0
+        return {**arrays, "prize": prize, "max_length": limit}
+    if problem == "op_dist":
+        way = np.linalg.norm(depot[:, None] - locs, axis=-1)
+        prize = (1 + (way / way.max(-1, keepdims=True) * 99).astype(int)) / 100.0
+        return {**arrays, "prize": prize, "max_length": limit}
+    if problem == "pctsp":
+        penalty = uniform(size=(num, size)) * (limit[0] * 3 / float(size))
+        expected = uniform(size=(num, size)) * 4 / float(size)
+        stochastic = uniform(size=(num, size)) * expected * 2
+        prizes = {"deterministic_prize": expected, "stochastic_prize": stochastic}
+        return {**arrays, "penalty": penalty, **prizes}
+    return arrays  # pdp
+
+
+def test_default_datasets_are_those_of_the_paper(tmp_path: Path):
+    """Bit for bit the NumPy sets of Kool et al., under their names; environments read them."""
+    files = generate_default_datasets(tmp_path, dataset_size=6, graph_sizes=[20, 50])
+    kinds = ["tsp", "vrp", "pctsp", "op_const", "op_unif", "op_dist", "pdp", "atsp"]
+    assert [path.relative_to(tmp_path).as_posix() for path in files] == [
+        f"{kind.split('_')[0]}/{kind}{size}_{phase}.npz"
+        for phase in ("val_seed4321", "test_seed1234")
+        for kind in kinds
+        for size in (20, 50)
     ]
-    val, test = load_npz_to_tensordict(files[1]), load_npz_to_tensordict(files[5])
-    assert val["locs"].shape == test["locs"].shape == (6, 8, 2)
-    generator = get_env("tsp", generator_params={"num_loc": 8}).generator
-    assert torch.equal(val["locs"], generator(6, rng=seeded(4321))["locs"])
-    assert torch.equal(test["locs"], generator(6, rng=seeded(1234))["locs"])
+    for path in files:
+        kind, size, seed = re.match(r"(\D+)(\d+)_\w+_seed(\d+)", path.stem).groups()
+        expected = kool_recipe(kind, int(size), int(seed), 6)
+        with np.load(path) as found:
+            assert set(found) == set(expected), path
+            for key, array in expected.items():
+                assert found[key].dtype == np.float32
+                assert np.array_equal(found[key], array.astype(np.float32)), (path.name, key)
+        name = {"vrp": "cvrp"}.get(path.parent.name, path.parent.name)
+        env = get_env(name)
+        td = env.reset(env.load_data(path))
+        assert td["action_mask"].any(-1).all()
+
+
+def test_default_datasets_of_chip_design(tmp_path: Path):
+    """The 100 boards of mDPP on request; `rl4co.data.generate_data` draws the same."""
+    (board,) = generate_default_datasets(tmp_path, (), generate_eda=True)
+    assert board.relative_to(tmp_path).as_posix() == "mdpp/mdpp10_test_seed1234.npz"
+    np.random.seed(1234)
+    first, ports = np.random.randint(0, 100, (100, 1)), np.random.randint(2, 6, (100, 1))
+    chosen = [np.random.choice(100, ports[row], replace=False) for row in range(100)]
+    td = load_npz_to_tensordict(board)
+    assert td["probe"].sum(-1).tolist() == ports[:, 0].tolist()
+    assert all(td["probe"][row, chosen[row]].all() for row in range(100))
+    assert not td["action_mask"][torch.arange(100), first[:, 0]].any()
+    env = get_env("mdpp")
+    assert env.reset(env.load_data(board)).batch_size == (100,)
+
+
+def test_no_other_set_is_called_that_of_the_paper(tmp_path: Path):
+    """Problems and sizes without a recipe are refused, and nothing is written."""
+    with pytest.raises(UnknownNameError, match=r"no set of the paper 'mtsp'"):
+        generate_default_datasets(tmp_path, ["tsp", "mtsp"], dataset_size=2)
+    with pytest.raises(ConfigError, match=r"a capacity in the recipe .* got 7; .*generate_dataset"):
+        generate_default_datasets(tmp_path, "vrp", dataset_size=2, graph_sizes=7)
+    assert not list(tmp_path.rglob("*.npz"))
 
 
 @pytest.mark.parametrize("problem", ["tsp", "cvrp"])

@@ -427,9 +427,9 @@ class FloatStarts(TSPEnv):
 class OneAxisOfStarts(TSPEnv):
     """Takes the first batch axis for the only one."""
 
-    def select_start_nodes(self, td, num_starts):
-        starts = self.start_actions(dict(td.items()), num_starts)
-        return starts.movedim(-1, 0).flatten(0, min(1, td.batch_dims))
+    def _start_actions(self, state, num_starts):
+        starts = super()._start_actions(state, num_starts)
+        return starts.flatten(1).flip(-1).view_as(starts) if starts.dim() > 2 else starts
 
 
 class HalfRewards(TSPEnv):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,11 +20,13 @@ from rl4co.core.errors import (
     UnknownNameError,
 )
 from rl4co.core.rng import derive_generator
+from rl4co.data import save_tensordict_to_npz
 from rl4co.data.formats.shop import ShopInstance, batch_instances
 from rl4co.envs import FJSPEnv, JSSPEnv, get_env
 from rl4co.envs.contract.evidence import record_episode
 from rl4co.envs.scheduling import _parts as parts
 from rl4co.envs.scheduling.fjsp.cases import PASS, TWO
+from rl4co.envs.scheduling.jssp.parser import write
 from rl4co.envs.testing import enumerate_solutions
 from tests.unit.envs import shop_oracle as oracle
 
@@ -563,3 +566,15 @@ def test_a_choice_of_machines_names_job_and_operation():
     place = "use fjsp for several.*; in instance 0: operation 0 of job 0 has 2 eligible machines"
     with pytest.raises(InvalidInstanceError, match=place):
         JSSPEnv().reset(td)
+
+
+def test_folder_is_a_data_set(tmp_path: Path):
+    """A name of a folder below `data_dir`; an `.npz` file of that name goes first."""
+    env = JSSPEnv(generator_params={"num_jobs": 2, "num_machines": 2})
+    instances = env.generator(3)
+    write(tmp_path / "2j_2m", instances)
+    reading = JSSPEnv(env.generator, data_dir=str(tmp_path), test_file="2j_2m")
+    found = reading.dataset(2, phase="test").data
+    assert torch.equal(found["proc_times"], instances["proc_times"][:2])
+    save_tensordict_to_npz(instances[2:], tmp_path / "2j_2m.npz")
+    assert len(reading.dataset(phase="test")) == 1

@@ -85,7 +85,7 @@ def test_gradients_are_separate():
     """The policy's loss leaves the critic alone, and the critic's the policy."""
     model = make_model()
     td = model.env.reset(batch_size=8)
-    out = model.calculate_loss(td, model.policy(td, model.env))
+    out = model.calculate_loss(td, td, model.policy(td, model.env))
     for loss, moved, resting in (
         (out["reinforce_loss"], model.policy, model.baseline),
         (out["bl_loss"], model.baseline, model.policy),

@@ -426,5 +426,5 @@ def test_batch_of_one(policy: AttentionModelPolicy) -> None:
             options: dict[str, Any] = {"embed_dim": 16} if name == "critic" else {}
             model = REINFORCE(env, small, name, options)
             out = model.policy(td, env, phase="train")
-            model.calculate_loss(td, out)["loss"].backward()
+            model.calculate_loss(td, td, out)["loss"].backward()
             assert bool(torch.isfinite(out["loss"]))

@@ -84,14 +84,18 @@ def test_environment_with_other_data_shares_all_else(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "name",
-    ["batch_size", "val_batch_size", "test_batch_size", "train_data_size", "val_data_size",
-     "test_data_size"],
+    ("name", "least"),
+    [("batch_size", 1), ("val_batch_size", 1), ("test_batch_size", 1), ("train_data_size", 1),
+     ("val_data_size", 0), ("test_data_size", 0)],
 )  # fmt: skip
 @pytest.mark.parametrize("size", [0, -3, 2.5, "8"])
-def test_sizes_are_positive_integers(name: str, size: Any) -> None:
-    """0 is not "the default" either."""
-    with pytest.raises(ConfigError, match=f"expected {name} to be an integer of at least 1, got"):
+def test_sizes_are_positive_integers(name: str, least: int, size: Any) -> None:
+    """0 is not "the default" either; of validation and test sets it means that there is none."""
+    if size == least:
+        make_model(**{name: size})
+        return
+    message = f"expected {name} to be an integer of at least {least}, got"
+    with pytest.raises(ConfigError, match=message):
         make_model(**{name: size})
 
 
@@ -229,3 +233,20 @@ def test_training_file_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     fit(model, tmp_path)  # a new run reads anew, once
     model.draw_instances(6, torch.Generator())
     assert len(read) == 2
+
+
+def test_several_training_files_become_one_set(tmp_path: Path):
+    """Instances of all of them, in a row; of different sizes they cannot share a batch."""
+    env = TSPEnv(generator_params={"num_loc": 5})
+    parts = [env.generator(4), env.generator(6)]
+    files = [str(tmp_path / f"{name}.npz") for name in "ab"]
+    for part, file in zip(parts, files, strict=True):
+        save_tensordict_to_npz(part, file)
+    options = {"train_data_size": 100, "batch_size": 5}
+    model = make_model(TSPEnv(generator_params={"num_loc": 5}, train_file=files), **options)
+    assert torch.equal(model._training_set().data["locs"], torch.cat([p["locs"] for p in parts]))
+    assert fit(model, tmp_path).global_step == 2
+    save_tensordict_to_npz(TSPEnv(generator_params={"num_loc": 7}).generator(4), files[1])
+    model = make_model(TSPEnv(train_file=files), **options)
+    with pytest.raises(ConfigError, match=r"same keys and sizes, got a: .*5, 2.*; b: .*7, 2"):
+        model._training_set()

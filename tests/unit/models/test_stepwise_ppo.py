@@ -15,7 +15,13 @@ from lightning.pytorch.callbacks import Callback, ModelCheckpoint
 from rl4co.core.errors import ConfigError, UnsupportedError
 from rl4co.core.ops import get_distance
 from rl4co.envs import DenseRewardTSPEnv, FJSPEnv, JSSPEnv, TSPEnv
-from rl4co.models import AttentionModelPolicy, L2DPPOModel, StepwisePPO
+from rl4co.models import (
+    AttentionModelPolicy,
+    L2DPolicy,
+    L2DPPOModel,
+    PointerNetworkPolicy,
+    StepwisePPO,
+)
 from rl4co.models.rl.transitions import INSTANCE, TransitionBuffer
 from rl4co.training import LearningCurve, RL4COTrainer
 from tests.learning import choose_at_random_, cost_ratio
@@ -364,7 +370,7 @@ def test_resuming_changes_nothing(update_timestep, tmp_path):
         ({"gamma": 1.5}, "gamma"),
         ({"gae_lambda": -0.1}, "gae_lambda"),
         ({"reward_scale": "normal"}, "reward_scale"),
-        ({"policy": AttentionModelPolicy(embed_dim=16, num_heads=2)}, "act and evaluate"),
+        ({"policy": torch.nn.Linear(2, 2)}, "act and evaluate"),
     ],
 )
 def test_bad_arguments(options, words):
@@ -398,5 +404,54 @@ def test_training_improves(tmp_path, require):
         optimizer_kwargs={"lr": 5e-3}, normalize_adv=True,
     )  # fmt: skip
     choose_at_random_(model.policy.actor[-1])
+    ratio = cost_ratio(model, lambda: fit(model, tmp_path))
+    require("cost after / before", ratio, below=0.85)
+
+
+# ---------------------------------------------------------------- constructive policies
+
+
+def attention_model(**options: Any) -> AttentionModelPolicy:
+    small = {"embed_dim": 16, "num_heads": 2, "num_encoder_layers": 1, "normalization": "instance"}
+    return AttentionModelPolicy(**{"env_name": "tsp_dense", **small, **options})
+
+
+def test_constructive_policy_judges_steps_as_it_decodes_them():
+    """Log-probabilities of single steps add up to that of the solution in the decode loop."""
+    model = make_model(policy=attention_model())
+    batch = model.env.generator(3)
+    policy = model.policy.policy
+    td = model.env.reset(batch)
+    out = policy(td, model.env, decode_type="sampling", return_sum_log_likelihood=False)
+    for step, action in enumerate(out["actions"].unbind(-1)):
+        td["action"] = action
+        log_prob, value, entropy = model.policy.evaluate(td)
+        torch.testing.assert_close(log_prob, out["log_likelihood"][:, step], atol=1e-5, rtol=0)
+        assert value.shape == entropy.shape == (3,)
+        td = model.env.step(td)["next"]
+    acted = model.policy.act(model.env.reset(batch), model.env, phase="test")
+    greedy = policy(model.env.reset(batch), model.env, decode_type="greedy")["actions"]
+    assert torch.equal(acted["action"], greedy[:, 0])
+
+
+def test_policies_whose_steps_do_not_stand_alone_are_refused():
+    """A memory of earlier actions, or embeddings that are not one per action."""
+    with pytest.raises(UnsupportedError, match=r"without memory.*PointerNetworkPolicy"):
+        make_model(policy=PointerNetworkPolicy(env_name="tsp", embed_dim=16, hidden_dim=16))
+    env = FJSPEnv(generator_params={"num_jobs": 2, "num_machines": 2}, stepwise_reward=True)
+    model = make_model(env=env, policy=L2DPolicy(embed_dim=16, env_name="fjsp"))
+    with pytest.raises(UnsupportedError, match="one embedding for each of"):
+        model.policy.act(env.reset(batch_size=[2]), env)
+
+
+@pytest.mark.learning
+def test_attention_model_learns(tmp_path: Path, require: Any):
+    """The Attention Model on the TSP with dense rewards, as in `routing/tsp-stepwise-ppo`."""
+    env = DenseRewardTSPEnv(generator_params={"num_loc": 8})
+    model = make_model(
+        env=env, policy=attention_model(embed_dim=32, num_heads=4), batch_size=64,
+        train_data_size=64 * 20, mini_batch_size=128, optimizer_kwargs={"lr": 1e-3},
+        normalize_adv=True,
+    )  # fmt: skip
     ratio = cost_ratio(model, lambda: fit(model, tmp_path))
     require("cost after / before", ratio, below=0.85)

@@ -60,7 +60,7 @@ def joint_gradients(program: ModuleType, case: str, batches: list[torch.Tensor])
     )
     out = model.policy(td, model.env, phase="train")
     model.baseline.start(td, out["reward"])
-    model.calculate_loss(td, out)["loss"].backward()
+    model.calculate_loss(td, td, out)["loss"].backward()
     return {
         name: parameter.grad
         for name, parameter in model.named_parameters()

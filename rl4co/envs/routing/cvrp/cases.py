@@ -88,7 +88,7 @@ CASES = (
     Case("no vehicle", {**ONE, "vehicle_capacity": [0.0]}, faults="capacity is positive"),
     Case("demand of another size", {**HALVES, "demand": [0.5]}, faults="key 'demand' of shape"),
     Case("demand of the depot", {**ONE, "demand": [0.0, 1.0]}, faults="key 'demand' of shape"),
-    Case("capacity without axis", {**ONE, "capacity": 9.0}, faults="key 'capacity' of shape"),
+    Case("two capacities", {**ONE, "capacity": [9.0, 9.0]}, faults="key 'capacity' of shape"),
     Case(
         "matrix without the depot",
         {**HALVES, "cost_matrix": [[0.0] * 3] * 3},

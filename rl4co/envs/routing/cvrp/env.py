@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import torch
 
+from tensordict import TensorDict
 from torch import Tensor
 
 from rl4co.core.errors import ConfigError
@@ -81,6 +83,18 @@ class CVRPEnv(RL4COEnvBase):
             raise ConfigError(f"expected capacity_tolerance >= 0, got {capacity_tolerance}")
         self.capacity_tolerance = capacity_tolerance
         super().__init__(*args, **kwargs)
+
+    def load_data(self, fpath: str | Path) -> TensorDict:
+        """Instances from an `.npz` file with this problem's keys.
+
+        Files of the literature have one `capacity [B]` per instance and demands in its units, which
+        are divided by it here.
+        """
+        td = super().load_data(fpath)
+        if "capacity" in td.keys() and td["capacity"].dim() == 1:
+            capacity = td["capacity"].unsqueeze(-1)  # [B, 1]
+            td.update({"capacity": capacity, "demand": td["demand"] / capacity})
+        return td
 
     def _init_state(self, instance: State) -> State:
         demand = pad_depot(instance["demand"])  # [*B, N]

@@ -64,5 +64,5 @@ CASES = (
         {**RAW, "max_vehicle": [1.0]},
         faults="max_vehicle vehicles carry the total demand",
     ),
-    Case("vehicles without axis", {**ONE, "max_vehicle": 2.0}, faults="key 'max_vehicle' of shape"),
+    Case("two limits", {**ONE, "max_vehicle": [2.0, 2.0]}, faults="key 'max_vehicle' of shape"),
 )

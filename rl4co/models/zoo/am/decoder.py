@@ -16,6 +16,11 @@ from rl4co.decoding.rollout import Rollout
 from rl4co.decoding.strategies import DecodingStrategy
 from rl4co.envs.base import RL4COEnvBase, State
 from rl4co.models.embeddings import EmbeddingConfig, LinearDynamicEmbedding, make_embeddings
+from rl4co.models.embeddings.published_style import (
+    dynamic_changes,
+    is_published_context,
+    published_query,
+)
 from rl4co.models.nn.attention import AttentionFn, PointerAttention
 from rl4co.models.policies.autoregressive import AutoregressiveDecoder
 
@@ -135,9 +140,11 @@ class AttentionModelDecoder(AutoregressiveDecoder):
 
     def _query(self, state: Mapping[str, Tensor], cache: DecoderCache) -> Tensor:
         """Context and graph context `[B, Q, D]`."""
-        query = self.context_embedding(cache.context, state)
-        if query.dim() == 2:  # a context written for one solution per instance
-            query = query.unsqueeze(1)
+        context = self.context_embedding
+        if is_published_context(context):
+            query = published_query(context, cache.context, state)
+        else:
+            query = context(cache.context, state)
         return query if cache.graph_context is None else query + cache.graph_context
 
     def point(self, query: Tensor, state: Mapping[str, Tensor], cache: DecoderCache) -> Tensor:
@@ -184,7 +191,7 @@ class AttentionModelDecoder(AutoregressiveDecoder):
         dynamic: nn.Module,
     ) -> Tensor:
         """Logits with keys and values of their own for every query, which is a row of its own."""
-        key, value, logit_key = dynamic(state)  # [B, Q, N, D] each
+        key, value, logit_key = dynamic_changes(dynamic, state)  # [B, Q, N, D] each
         shape, split = query.shape[:2], self.pointer.split_heads
 
         def per_query(shared: Tensor) -> Tensor:  # [B, ...] -> [B * Q, ...]

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from rl4co.envs.hooks import State
 from rl4co.models.nn.dual_aspect import DualAspectLayer, MaxPooled, PairScores
-from rl4co.models.nn.mlp import MLP
+from rl4co.models.nn.linear_stack import LinearStack
 from rl4co.models.nn.positional import CyclicPositionalEncoding
 from rl4co.models.nn.scores import ScoreFn, get_score
 from rl4co.models.nn.value import SolutionCritic
@@ -95,7 +95,7 @@ class DACTDecoder(ImprovementDecoder):
         self.node_pooling, self.position_pooling = MaxPooled(embed_dim), MaxPooled(embed_dim)
         self.node_scores = PairScores(embed_dim, num_heads, score=get_score(score))
         self.position_scores = PairScores(embed_dim, num_heads, score=get_score(score))
-        self.network = MLP([2 * num_heads, hidden, hidden, 1], dropout)
+        self.network = LinearStack([2 * num_heads, hidden, hidden, 1], dropout)
 
     def num_choices(self, env: Any) -> int:
         """One: a pair of nodes."""

@@ -92,10 +92,12 @@ class DeepACO(REINFORCE):
         """Training: a loss from the ants of one iteration. Otherwise: a search."""
         td = self.env.reset(batch)
         rng = self.action_rng(phase, batch_idx)
-        out = self._train(td, rng) if phase == "train" else self._search(td, phase, rng)
+        out = self._train(td, batch, rng) if phase == "train" else self._search(td, phase, rng)
         return self.log_metrics(out, phase, dataloader_idx, batch_size=td.batch_size[0])
 
-    def _train(self, td: TensorDictBase, rng: torch.Generator) -> dict[str, Any]:
+    def _train(
+        self, td: TensorDictBase, batch: TensorDictBase, rng: torch.Generator
+    ) -> dict[str, Any]:
         policy: Any = self.policy
         hidden: EdgeWeights = policy.edge_weights(td)
         actions = policy.sample(td, self.env, policy.n_ants["train"], hidden, rng)  # [B, A, T]
@@ -110,7 +112,7 @@ class DeepACO(REINFORCE):
             out["improved_reward"] = ant_rewards(self.env, td, improved)
             weight = self.ls_reward_aug_W
             target = weight * out["improved_reward"] + (1.0 - weight) * reward
-        return self.calculate_loss(td, out, target, log_likelihood)
+        return self.calculate_loss(td, batch, out, target, log_likelihood)
 
     def _search(self, td: TensorDictBase, phase: str, rng: torch.Generator) -> dict[str, Any]:
         result = self.policy.search(td, self.env, phase, rng=rng)  # type: ignore[operator]

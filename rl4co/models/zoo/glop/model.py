@@ -73,7 +73,7 @@ class GLOP(REINFORCE):
         out: dict[str, Any] = {"reward": reward}
         if phase == "train":
             log_likelihood = policy.log_likelihood(td, self.env, actions, hidden)
-            self.calculate_loss(td, out, reward, log_likelihood)
+            self.calculate_loss(td, batch, out, reward, log_likelihood)
         else:
             out = {"reward": reward.amax(1), "mean_reward": reward.mean(1)}
         return self.log_metrics(out, phase, dataloader_idx, batch_size=td.batch_size[0])

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from torch import Tensor, nn
 
 from rl4co.models.policies.autoregressive import AutoregressiveDecoder
-from rl4co.models.zoo.l2d.actors import Actor, ActorCache
-from rl4co.models.zoo.l2d.encoder import ShopEmbeddings
+from rl4co.models.zoo.l2d.actors import Actor, ActorCache, make_actor
+from rl4co.models.zoo.l2d.encoder import ShopEmbeddings, make_encoder
 from rl4co.models.zoo.l2d.features import STEP_KEYS, Shop, observe, trim_padding
 
 #: Keys that encoders and actors read of a whole state.
@@ -27,9 +27,18 @@ class L2DDecoder(AutoregressiveDecoder):
     machines and pairs. Training then replays all steps at once.
 
     Args:
-        actor: Embeddings and state → logits.
-        feature_extractor: Encoder of each state.
-        scaling_factor: Unit of time; None: each instance's mean processing time.
+        actor: Embeddings and state → logits; None makes one of the arguments below.
+        feature_extractor: Encoder of each state; None makes one if `stepwise`.
+        scaling_factor: Unit of time; None: that of the feature extractor, or each instance's mean
+            processing time.
+        env_name: "jssp" or "fjsp", where machines are always embedded.
+        embed_dim: Embedding size D.
+        num_encoder_layers: Layers of the feature extractor.
+        normalization: Normalisation of the feature extractor.
+        het_emb: Whether machines are embedded, too.
+        stepwise: Whether each state is encoded anew.
+        actor_hidden_dim: Width of the actor (default: D).
+        init_embedding: Replaces the linear map of features in the feature extractor.
 
     Shapes:
         state with axes `[B, Q]` → logits `[B, Q, A]`
@@ -37,11 +46,31 @@ class L2DDecoder(AutoregressiveDecoder):
 
     def __init__(
         self,
-        actor: Actor,
+        actor: Actor | None = None,
         feature_extractor: nn.Module | None = None,
         scaling_factor: float | None = None,
+        *,
+        env_name: str = "jssp",
+        embed_dim: int = 128,
+        num_encoder_layers: int = 3,
+        normalization: str | None = "batch",
+        het_emb: bool = False,
+        stepwise: bool = False,
+        actor_hidden_dim: int | None = None,
+        init_embedding: nn.Module | None = None,
     ) -> None:
         super().__init__()
+        machines = het_emb or env_name != "jssp"
+        if feature_extractor is None and stepwise:
+            feature_extractor = make_encoder(
+                "hgnn" if machines else "gcn", embed_dim, num_encoder_layers, 1, normalization,
+                None, False, scaling_factor, init_embedding,
+            )  # fmt: skip
+        if actor is None:
+            machines = getattr(feature_extractor, "has_machines", machines)
+            actor = make_actor("mlp", embed_dim, 1, actor_hidden_dim, machines)
+        if scaling_factor is None:
+            scaling_factor = getattr(feature_extractor, "scaling_factor", None)
         self.actor, self.feature_extractor = actor, feature_extractor
         self.scaling_factor = scaling_factor
 

@@ -14,7 +14,12 @@ from torch import Tensor, nn
 from rl4co.core.errors import UnknownNameError
 from rl4co.models.nn.gcn import DisjunctiveGCN
 from rl4co.models.nn.hgnn import HeterogeneousGNN
-from rl4co.models.nn.masked_norm import masked_max, masked_mean
+from rl4co.models.nn.masked_norm import (
+    MaskedInstanceNorm,
+    masked_max,
+    masked_mean,
+    normalize,
+)
 from rl4co.models.nn.matnet import MatNetLayers
 from rl4co.models.policies.autoregressive import AutoregressiveEncoder
 from rl4co.models.zoo.l2d.features import NUM_MACHINE, NUM_OPERATION, Shop
@@ -79,20 +84,33 @@ class ShopInitEmbedding(nn.Module):
     Args:
         embed_dim: Embedding size D.
         with_machines: Whether machines are embedded.
+        normalize_features: Whether each feature is normalised over the operations (machines) of an
+            instance first.
     """
 
-    def __init__(self, embed_dim: int, with_machines: bool = True) -> None:
+    def __init__(
+        self, embed_dim: int, with_machines: bool = True, normalize_features: bool = False
+    ) -> None:
         super().__init__()
+        self.normalize_features = normalize_features
         self.operations = nn.Linear(NUM_OPERATION, embed_dim)
         self.machines = nn.Linear(NUM_MACHINE, embed_dim) if with_machines else None
 
     def forward(self, state: Mapping[str, Tensor], shop: Shop) -> tuple[Tensor, Tensor | None]:
         """Operations `[B, O, D]` and machines `[B, M, D]`, zero where they are padding."""
-        operations = self.operations(shop.operation_features(state)) * shop.real.unsqueeze(-1)
+        features = self._normalized(shop.operation_features(state), shop.real)
+        operations = self.operations(features) * shop.real.unsqueeze(-1)
         if self.machines is None:
             return operations, None
-        machines = self.machines(shop.machine_features(state)) * shop.real_machines.unsqueeze(-1)
-        return operations, machines
+        features = self._normalized(shop.machine_features(state), shop.real_machines)
+        return operations, self.machines(features) * shop.real_machines.unsqueeze(-1)
+
+    def _normalized(self, features: Tensor, real: Tensor) -> Tensor:
+        """Features `[B, N, F]` as they are, or without mean and scale of their instance."""
+        if not self.normalize_features:
+            return features
+        norm = MaskedInstanceNorm(features.shape[-1], affine=False)
+        return normalize(norm, features, real)
 
 
 class GCNEncoder(ShopEncoder):

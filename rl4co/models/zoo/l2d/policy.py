@@ -7,16 +7,14 @@ from __future__ import annotations
 
 from typing import Any, overload
 
-import torch
-
 from tensordict import TensorDictBase
 from torch import Tensor, nn
 
 from rl4co.core.errors import ConfigError
-from rl4co.core.ops import gather_nodes, step_entropy
-from rl4co.decoding.logits import process_logits, sample_actions
+from rl4co.decoding.logits import process_logits
 from rl4co.decoding.strategies import DecodeType
 from rl4co.envs.base import RL4COEnvBase
+from rl4co.models.policies.acting import ActsByJudging
 from rl4co.models.policies.autoregressive import AutoregressivePolicy
 from rl4co.models.policies.entry import match_precision
 from rl4co.models.zoo.l2d.actors import make_actor
@@ -146,7 +144,7 @@ class L2DAttnPolicy(L2DPolicy):
         )
 
 
-class L2DPolicy4PPO(L2DPolicy):
+class L2DPolicy4PPO(ActsByJudging, L2DPolicy):
     """A policy that encodes each state anew and estimates its value, for stepwise PPO.
 
     Args:
@@ -205,23 +203,6 @@ class L2DPolicy4PPO(L2DPolicy):
         )
         return log_probs, self.critic(pooled).squeeze(-1)
 
-    def act(
-        self,
-        td: TensorDictBase,
-        env: RL4COEnvBase,
-        phase: str = "train",
-        rng: torch.Generator | None = None,
-    ) -> TensorDictBase:
-        """Samples an action in each state; in validation and test, takes the likeliest.
-
-        See :class:`~rl4co.models.rl.stepwise_ppo.StepwisePolicy`.
-        """
-        log_probs, value = self.judge(td)
-        action = sample_actions(log_probs, rng) if phase == "train" else log_probs.argmax(-1)
-        td = td.copy()
-        td.update({"action": action, "logprobs": gather_nodes(log_probs, action), "value": value})
-        return td
-
     @overload
     def evaluate(
         self, td: TensorDictBase, actions: None = None, env: RL4COEnvBase | str | None = None
@@ -257,8 +238,7 @@ class L2DPolicy4PPO(L2DPolicy):
         """
         if actions is not None:
             return super().evaluate(td, actions, env, **options)
-        log_probs, value = self.judge(td)
-        return gather_nodes(log_probs, td["action"]), value, step_entropy(log_probs)
+        return self.judge_action(td)
 
 
 def _check_extractor(decoder: nn.Module, encoder: nn.Module | str | None) -> None:

@@ -73,6 +73,6 @@ class MatNet(POMO):
         reward = unbatchify(out["reward"], (1, num_orders))[:, 0]  # [B, S]
         if phase == "train":
             log_likelihood = unbatchify(out["log_likelihood"], (1, num_orders))[:, 0]
-            self.calculate_loss(td, out, reward, log_likelihood)
+            self.calculate_loss(td, batch, out, reward, log_likelihood)
         out["max_reward"] = out["max_aug_reward"] = reward.amax(-1)  # [B]
         return self.log_metrics(out, phase, dataloader_idx, batch_size=batch.batch_size[0])

@@ -57,6 +57,7 @@ class MDAM(REINFORCE):
     def calculate_loss(
         self,
         td: TensorDictBase,
+        batch: TensorDictBase,
         policy_out: dict[str, Any],
         reward: Tensor | None = None,
         log_likelihood: Tensor | None = None,
@@ -64,4 +65,4 @@ class MDAM(REINFORCE):
         """See :meth:`REINFORCE.calculate_loss`; the divergence is the auxiliary loss."""
         policy_out["auxiliary_loss"] = -self.kl_weight * policy_out["divergence"].mean()
         policy_out["max_reward"] = policy_out["reward"].view(-1, td.batch_size[0]).amax(0)  # [B]
-        return super().calculate_loss(td, policy_out, reward, log_likelihood)
+        return super().calculate_loss(td, batch, policy_out, reward, log_likelihood)

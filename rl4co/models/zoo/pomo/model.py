@@ -44,7 +44,7 @@ class POMO(REINFORCE):
         policy: Policy (default: an Attention Model with POMO's settings).
         policy_kwargs: Arguments of the default policy; they win over POMO's settings.
         baseline: Only "shared" makes sense.
-        num_augment: Augmentations at validation and test (1 = none). Default: 8, and none for
+        num_augment: Augmentations at validation and test (0, 1: none). Default: 8, and none for
             problems that have no coordinates to augment.
         augment_fn: "dihedral8", "symmetric" or a function.
         first_aug_identity: Whether the first augmentation is the instance itself.
@@ -75,10 +75,12 @@ class POMO(REINFORCE):
             raise ConfigError(
                 f"expected baseline 'shared' for POMO, got {baseline!r}; use REINFORCE for others"
             )
-        if any(count is not None and count < 1 for count in (num_augment, num_starts)):
+        if (num_augment is not None and num_augment < 0) or (
+            num_starts is not None and num_starts < 1
+        ):
             raise ConfigError(
-                "expected num_augment >= 1 (1 = no augmentation) and num_starts >= 1, or None for "
-                f"either, got {num_augment} and {num_starts}"
+                "expected num_augment >= 0 (0, 1: no augmentation) and num_starts >= 1, or None "
+                f"for either, got {num_augment} and {num_starts}"
             )
         policy = self.default_policy(
             AttentionModelPolicy, env, policy, policy_kwargs, **POLICY_DEFAULTS
@@ -117,6 +119,6 @@ class POMO(REINFORCE):
         reward = unbatchify(out["reward"], (num_augment, num_starts))  # [B, A, S]
         if phase == "train":
             log_likelihood = unbatchify(out["log_likelihood"], (1, num_starts))  # [B, 1, S]
-            self.calculate_loss(td, out, reward[:, 0], log_likelihood[:, 0])  # [B, S]
+            self.calculate_loss(td, batch, out, reward[:, 0], log_likelihood[:, 0])  # [B, S]
         out |= best_rewards(reward, self.augment)
         return self.log_metrics(out, phase, dataloader_idx, batch_size=batch.batch_size[0])

@@ -1,4 +1,4 @@
-"""Multilayer perceptron."""
+"""A stack of linear layers, as the improvement methods have them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from torch import nn
 from rl4co.models.nn.heads import uniform_parameters_
 
 
-class MLP(nn.Sequential):
+class LinearStack(nn.Sequential):
     """Linear layers with ReLU between them, and dropout behind the first ReLU.
 
     Weights and biases begin in U(-s, s) with $s = 1 / \\sqrt{last axis}$.

@@ -1,0 +1,89 @@
+"""Decoders written for the published package: `forward(td, hidden, num_starts)` → logits and mask.
+
+Such a decoder reads TensorDicts with one batch axis, row `s * B + b` being solution s of instance
+b, and prepares what it computes once in `pre_decoder_hook(td, env, hidden, num_starts)`.
+"""
+
+from __future__ import annotations
+
+import inspect
+
+from typing import Any
+
+import torch
+
+from tensordict import TensorDict
+from torch import Tensor
+
+from rl4co.core.errors import UnsupportedError
+from rl4co.core.ops import flatten_starts, unbatchify
+from rl4co.decoding.rollout import LogitsFn
+from rl4co.envs.base import RL4COEnvBase, State
+
+#: Published methods of decoders that nothing calls here → what to write instead.
+_WRITTEN_INSTEAD = {
+    "pre_decoder_hook": "prepare(hidden, state)",
+    "_precompute_cache": "prepare(hidden, state)",
+    "_compute_q": "_query(state, cache), or a context_embedding",
+    "_compute_kvl": "a dynamic_embedding",
+}
+
+
+def has_published_forward(cls: Any) -> bool:
+    """Whether `forward` of a class of decoders takes a state, hidden and the number of starts."""
+    parameters = list(inspect.signature(cls.forward).parameters.values())
+    by_position = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return sum(parameter.kind in by_position for parameter in parameters) >= 4  # with self
+
+
+def refuse_unused(cls: Any) -> None:
+    """Raises for published methods of a decoder that nothing calls without that `forward`."""
+    for name, instead in _WRITTEN_INSTEAD.items():
+        if name in vars(cls):
+            raise UnsupportedError(
+                f"expected {cls.__name__} to have the published forward(td, hidden, num_starts) "
+                f"beside {name}, got forward{inspect.signature(cls.forward)}; "
+                f"write that one, or {instead} in place of {name}"
+            )
+
+
+def published_logits(decoder: Any, env: RL4COEnvBase, hidden: Any) -> LogitsFn:
+    """State with axes `[B, S]` → logits `[B, S, N]` of a published decoder.
+
+    Args:
+        decoder: The decoder.
+        env: The environment.
+        hidden: The encoder's result.
+    """
+    prepared: dict[int, Any] = {}  # by the number of solutions, which a beam search changes
+
+    def logits_fn(state: State) -> Tensor:
+        num_solutions = state["done"].shape[1]
+        rows = {key: flatten_starts(value) for key, value in state.items()}  # [S * B, ...]
+        done = rows["done"]
+        td = TensorDict(rows, batch_size=done.shape[:1], device=done.device)
+        num_starts = num_solutions if num_solutions > 1 else 0
+        if num_solutions not in prepared:
+            prepared[num_solutions] = _prepare(decoder, env, hidden, td, num_starts)
+        logits, mask = decoder(td, prepared[num_solutions], num_starts)
+        if mask is not None and not torch.equal(mask.bool(), rows["action_mask"]):
+            raise UnsupportedError(
+                f"expected {type(decoder).__name__} to return the action_mask of the state, got "
+                "another one; let the environment forbid what is forbidden"
+            )
+        return unbatchify(logits, num_solutions)
+
+    return logits_fn
+
+
+def _prepare(decoder: Any, env: RL4COEnvBase, hidden: Any, td: TensorDict, num_starts: int) -> Any:
+    """What `pre_decoder_hook` makes of the encoder's result; the state must stay as it is."""
+    keys = set(td.keys())
+    state, same_env, prepared = decoder.pre_decoder_hook(td, env, hidden, num_starts)
+    if state is not td or set(td.keys()) != keys or same_env is not env:
+        raise UnsupportedError(
+            f"expected pre_decoder_hook of {type(decoder).__name__} to change `hidden` alone, got "
+            "another state or environment; put into the state what the environment computes, and "
+            "into `hidden` what the decoder does"
+        )
+    return prepared

@@ -1,0 +1,15 @@
+"""Import paths of the published package (0.7) that lead somewhere else here.
+
+`table.py` says where each published name lives now, or why there is none and what to use;
+`finder.py` makes Python's import statement follow the table; `adapters/` has what is written only
+for code in the published style. Nothing of the library itself imports from this package.
+
+Paths that have a file of their own (`rl4co.utils.ops`, say) are not in the table. Type checkers see
+files only: for them, write the path that :func:`where` names.
+"""
+
+from __future__ import annotations
+
+from rl4co.published.finder import install, where
+
+__all__ = ["install", "where"]

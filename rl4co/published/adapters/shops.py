@@ -1,0 +1,190 @@
+"""Encoders, embeddings and actors of job shops with the published arguments.
+
+In the published package every part has a `scaling_factor`; here the encoder has it, and takes that
+of an init embedding in the published style.
+"""
+
+from __future__ import annotations
+
+from torch import nn
+
+from rl4co.models.zoo.l2d.actors import MLPActor, PointerActor
+from rl4co.models.zoo.l2d.encoder import (
+    GCNEncoder,
+    HGNNEncoder,
+    MatNetShopEncoder,
+    ShopInitEmbedding,
+)
+
+
+class JSSPInitEmbedding(ShopInitEmbedding):
+    """Features of operations.
+
+    Args:
+        embed_dim: Embedding size D.
+        scaling_factor: Unit of time.
+    """
+
+    def __init__(self, embed_dim: int, scaling_factor: float = 1000.0) -> None:
+        super().__init__(embed_dim, with_machines=False)
+        self.scaling_factor = scaling_factor
+
+
+class FJSPInitEmbedding(ShopInitEmbedding):
+    """Features of operations and machines.
+
+    Args:
+        embed_dim: Embedding size D.
+        scaling_factor: Unit of time.
+    """
+
+    def __init__(self, embed_dim: int, scaling_factor: float = 100.0) -> None:
+        super().__init__(embed_dim)
+        self.scaling_factor = scaling_factor
+
+
+class FJSPMatNetInitEmbedding(FJSPInitEmbedding):
+    """The same for MatNet, which reads the processing times itself."""
+
+    def __init__(self, embed_dim: int, scaling_factor: float = 1000.0) -> None:
+        super().__init__(embed_dim, scaling_factor)
+
+
+class GCN4JSSP(GCNEncoder):
+    """Graph convolutions over the disjunctive graph.
+
+    Args:
+        embed_dim: Embedding size D.
+        num_layers: Layers.
+        init_embedding: Replaces the linear map of features.
+        scaling_factor: Unit of time; None: that of the init embedding, or each instance's mean
+            processing time.
+    """
+
+    def __init__(
+        self,
+        embed_dim: int,
+        num_layers: int,
+        init_embedding: nn.Module | None = None,
+        scaling_factor: float | None = None,
+    ) -> None:
+        super().__init__(
+            embed_dim, num_layers, _unit(scaling_factor, init_embedding), init_embedding
+        )
+
+
+class HetGNNEncoder(HGNNEncoder):
+    """The heterogeneous graph network.
+
+    Args:
+        embed_dim: Embedding size D.
+        num_layers: Layers.
+        normalization: "batch", "instance", "layer" or None.
+        init_embedding: Replaces the linear map of features.
+        env_name: Not needed: both shops have the same features.
+        scaling_factor: See :class:`GCN4JSSP`.
+    """
+
+    def __init__(
+        self,
+        embed_dim: int,
+        num_layers: int = 2,
+        normalization: str | None = "batch",
+        init_embedding: nn.Module | None = None,
+        env_name: str = "fjsp",
+        scaling_factor: float | None = None,
+    ) -> None:
+        super().__init__(
+            embed_dim,
+            num_layers,
+            normalization,
+            scaling_factor=_unit(scaling_factor, init_embedding),
+            init_embedding=init_embedding,
+        )
+
+
+class Encoder(MatNetShopEncoder):
+    """MatNet with self-attention.
+
+    Args:
+        embed_dim: Embedding size D.
+        num_heads: Attention heads.
+        num_layers: Layers.
+        normalization: "batch", "instance", "layer" or None.
+        feedforward_hidden: Width of the feed-forward layers.
+        init_embedding: Replaces the linear map of features.
+        bias: Whether the attention projections have biases.
+    """
+
+    def __init__(
+        self,
+        embed_dim: int = 256,
+        num_heads: int = 16,
+        num_layers: int = 5,
+        normalization: str | None = "batch",
+        feedforward_hidden: int = 512,
+        init_embedding: nn.Module | None = None,
+        bias: bool = False,
+    ) -> None:
+        super().__init__(
+            embed_dim,
+            num_heads,
+            num_layers,
+            normalization,
+            feedforward_hidden,
+            bias=bias,
+            scaling_factor=_unit(None, init_embedding),
+            init_embedding=init_embedding,
+        )
+
+
+class JSSPActor(MLPActor):
+    """An MLP over jobs.
+
+    Args:
+        embed_dim: Embedding size D.
+        hidden_dim: Width of the network.
+        het_emb: Whether machines are embedded, too.
+    """
+
+    def __init__(self, embed_dim: int, hidden_dim: int = 128, het_emb: bool = False) -> None:
+        super().__init__(embed_dim, hidden_dim, het_emb)
+
+
+class FJSPActor(MLPActor):
+    """An MLP over pairs of jobs and machines.
+
+    Args:
+        embed_dim: Embedding size D.
+        hidden_dim: Width of the network.
+    """
+
+    def __init__(self, embed_dim: int, hidden_dim: int = 128) -> None:
+        super().__init__(embed_dim, hidden_dim)
+
+
+class L2DAttnActor(PointerActor):
+    """A pointer: machines look at jobs.
+
+    Args:
+        embed_dim: Embedding size D.
+        num_heads: Attention heads.
+        env_name: Not needed: both shops have the same features.
+        scaling_factor: Not needed: the decoder has it.
+        stepwise: Not needed: the decoder knows whether it encodes each state.
+    """
+
+    def __init__(
+        self,
+        embed_dim: int = 128,
+        num_heads: int = 8,
+        env_name: str = "jssp",
+        scaling_factor: float = 1000.0,
+        stepwise: bool = False,
+    ) -> None:
+        super().__init__(embed_dim, num_heads)
+
+
+def _unit(given: float | None, init_embedding: nn.Module | None) -> float | None:
+    """The unit of time: the one that is given, or the init embedding's."""
+    return getattr(init_embedding, "scaling_factor", None) if given is None else given

@@ -1,0 +1,399 @@
+"""Where the names of the published package are: the one table of moved and missing import paths.
+
+Only what differs is listed: a published name that is at its published path needs no entry. Names of
+one home stand in one string; `Old=New` says that the name changed, too.
+"""
+
+from __future__ import annotations
+
+_ADAPTERS = "rl4co.published.adapters"
+_POLICIES = "rl4co.models.policies"
+_RL = "rl4co.models.rl"
+_ZOO = "rl4co.models.zoo"
+_EMBEDDINGS = "rl4co.models.embeddings"
+
+_CONSTRUCTIVE = {
+    f"{_POLICIES}.modules": "ConstructiveEncoder ConstructiveDecoder NoEncoder",
+    f"{_POLICIES}.constructive": "ConstructivePolicy",
+}
+_AUTOREGRESSIVE = {
+    f"{_POLICIES}.autoregressive": "AutoregressiveEncoder AutoregressiveDecoder "
+    "AutoregressivePolicy"
+}
+_NONAUTOREGRESSIVE = {
+    f"{_POLICIES}.nonautoregressive": "NonAutoregressiveEncoder NonAutoregressiveDecoder "
+    "NonAutoregressivePolicy"
+}
+_IMPROVEMENT = {
+    f"{_POLICIES}.improvement": "ImprovementEncoder ImprovementDecoder ImprovementPolicy"
+}
+_TRANSDUCTIVE = {f"{_RL}.transductive": "TransductiveModel"}
+_INSTANTIATE = "rl4co.tasks.instantiate"
+
+_RECIPES = {
+    "rl4co.data.recipes": "DISTRIBUTIONS_PER_PROBLEM generate_tsp_data generate_vrp_data "
+    "generate_pdp_data generate_op_data generate_pctsp_data generate_mdpp_data generate_atsp_data"
+}
+_TRANSFORMS = "dihedral_8_augmentation_wrapper symmetric_transform get_augment_function"
+_DATA_FILES = "check_extension load_solomon_instance load_solomon_solution"
+
+#: Published module → {home: names}.
+MOVED: dict[str, dict[str, str]] = {
+    # ---------------------------------------------------------------- data
+    "rl4co.data": {**_RECIPES, f"{_ADAPTERS}.data": f"{_TRANSFORMS} {_DATA_FILES}"},
+    "rl4co.data.dataset": {
+        "rl4co.data.dataset": "FastTdDataset=TensorDictDataset "
+        "TensorDictDatasetFastGeneration=TensorDictDataset"
+    },
+    "rl4co.data.generate_data": _RECIPES,
+    "rl4co.data.transforms": {f"{_ADAPTERS}.data": _TRANSFORMS},
+    "rl4co.data.utils": {f"{_ADAPTERS}.data": _DATA_FILES},
+    # ---------------------------------------------------------------- environments
+    "rl4co.envs.common.distribution_utils": {
+        f"{_ADAPTERS}.distributions": "Cluster Mixed Gaussian_Mixture Mix_Distribution "
+        "Mix_Multi_Distributions"
+    },
+    "rl4co.envs.common.utils": {f"{_ADAPTERS}.tensors": "batch_to_scalar"},
+    "rl4co.envs.routing.cvrp.local_search": {f"{_ADAPTERS}.envs": "local_search=cvrp_local_search"},
+    "rl4co.envs.routing.mtvrp.baselines.solve": {f"{_ADAPTERS}.envs": "solve=solve_mtvrp"},
+    "rl4co.envs.routing.pctsp.generator": {
+        "rl4co.envs.routing.pctsp.generator": "MAX_LENGTHS=TOUR_LENGTHS"
+    },
+    "rl4co.envs.routing.pdp.env": {"rl4co.envs.routing.pdp_ruin_repair": "PDPRuinRepairEnv"},
+    "rl4co.envs.routing.tsp.env": {
+        "rl4co.envs.routing.tsp_kopt": "TSPkoptEnv",
+        "rl4co.envs.routing.tsp_dense": "DenseRewardTSPEnv",
+    },
+    "rl4co.envs.routing.tsp.local_search": {f"{_ADAPTERS}.envs": "local_search=tsp_local_search"},
+    # ---------------------------------------------------------------- policies
+    "rl4co.models.common": {
+        **_CONSTRUCTIVE,
+        **_AUTOREGRESSIVE,
+        **_NONAUTOREGRESSIVE,
+        **_IMPROVEMENT,
+        **_TRANSDUCTIVE,
+    },
+    "rl4co.models.common.constructive": {**_CONSTRUCTIVE, **_AUTOREGRESSIVE, **_NONAUTOREGRESSIVE},
+    "rl4co.models.common.constructive.base": _CONSTRUCTIVE,
+    "rl4co.models.common.constructive.autoregressive": _AUTOREGRESSIVE,
+    "rl4co.models.common.constructive.autoregressive.decoder": _AUTOREGRESSIVE,
+    "rl4co.models.common.constructive.autoregressive.encoder": _AUTOREGRESSIVE,
+    "rl4co.models.common.constructive.autoregressive.policy": _AUTOREGRESSIVE,
+    "rl4co.models.common.constructive.nonautoregressive": _NONAUTOREGRESSIVE,
+    "rl4co.models.common.constructive.nonautoregressive.decoder": _NONAUTOREGRESSIVE,
+    "rl4co.models.common.constructive.nonautoregressive.encoder": _NONAUTOREGRESSIVE,
+    "rl4co.models.common.constructive.nonautoregressive.policy": _NONAUTOREGRESSIVE,
+    "rl4co.models.common.improvement": _IMPROVEMENT,
+    "rl4co.models.common.improvement.base": _IMPROVEMENT,
+    "rl4co.models.common.transductive": _TRANSDUCTIVE,
+    "rl4co.models.common.transductive.base": _TRANSDUCTIVE,
+    # ---------------------------------------------------------------- networks
+    "rl4co.models.nn.attention": {
+        "rl4co.models.nn.attention": "LogitAttention=PointerAttention",
+        f"{_ADAPTERS}.networks": "MultiHeadCrossAttention",
+    },
+    "rl4co.models.nn.env_embeddings.context": {
+        f"{_ADAPTERS}.embeddings": "EnvContext",
+        f"{_EMBEDDINGS}.tsp": "TSPContext",
+        f"{_EMBEDDINGS}.cvrp": "VRPContext=CVRPContext",
+        f"{_EMBEDDINGS}.cvrptw": "VRPTWContext=CVRPTWContext",
+        f"{_EMBEDDINGS}.svrp": "SVRPContext",
+        f"{_EMBEDDINGS}.pctsp": "PCTSPContext",
+        f"{_EMBEDDINGS}.op": "OPContext",
+        f"{_EMBEDDINGS}.pdp": "PDPContext",
+        f"{_EMBEDDINGS}.mtsp": "MTSPContext",
+        f"{_EMBEDDINGS}.smtwtp": "SMTWTPContext",
+        f"{_EMBEDDINGS}.mdcpdp": "MDCPDPContext",
+        f"{_EMBEDDINGS}.mtvrp": "MTVRPContext",
+        f"{_EMBEDDINGS}.flp": "FLPContext",
+        f"{_EMBEDDINGS}.mcp": "MCPContext",
+    },
+    "rl4co.models.nn.env_embeddings.dynamic": {
+        f"{_ADAPTERS}.embeddings": "StaticEmbedding",
+        f"{_EMBEDDINGS}.sdvrp": "SDVRPDynamicEmbedding",
+    },
+    "rl4co.models.nn.env_embeddings.edge": {
+        f"{_ADAPTERS}.embeddings": "TSPEdgeEmbedding CVRPEdgeEmbedding"
+    },
+    "rl4co.models.nn.env_embeddings.init": {
+        f"{_EMBEDDINGS}.tsp": "TSPInitEmbedding",
+        f"{_EMBEDDINGS}.cvrp": "VRPInitEmbedding=CVRPInitEmbedding",
+        f"{_EMBEDDINGS}.cvrptw": "VRPTWInitEmbedding=CVRPTWInitEmbedding",
+        f"{_EMBEDDINGS}.svrp": "SVRPInitEmbedding",
+        f"{_EMBEDDINGS}.pctsp": "PCTSPInitEmbedding",
+        f"{_EMBEDDINGS}.op": "OPInitEmbedding",
+        f"{_EMBEDDINGS}.dpp": "DPPInitEmbedding",
+        f"{_EMBEDDINGS}.mdpp": "MDPPInitEmbedding",
+        f"{_EMBEDDINGS}.pdp": "PDPInitEmbedding",
+        f"{_EMBEDDINGS}.mtsp": "MTSPInitEmbedding",
+        f"{_EMBEDDINGS}.smtwtp": "SMTWTPInitEmbedding",
+        f"{_EMBEDDINGS}.mdcpdp": "MDCPDPInitEmbedding",
+        f"{_EMBEDDINGS}.mtvrp": "MTVRPInitEmbedding",
+        f"{_EMBEDDINGS}.flp": "FLPInitEmbedding",
+        f"{_EMBEDDINGS}.mcp": "MCPInitEmbedding",
+        f"{_ZOO}.matnet.encoder": "MatNetInitEmbedding=MatrixInitEmbedding",
+        f"{_ADAPTERS}.shops": "JSSPInitEmbedding FJSPInitEmbedding FJSPMatNetInitEmbedding",
+    },
+    "rl4co.models.nn.graph.attnnet": {
+        f"{_ADAPTERS}.networks": "GraphAttentionNetwork MultiHeadAttentionLayer Normalization "
+        "SkipConnection"
+    },
+    "rl4co.models.nn.graph.gcn": {
+        f"{_ADAPTERS}.graph_encoders": "GCNEncoder EdgeIndexFnSignature edge_idx_fn_wrapper"
+    },
+    "rl4co.models.nn.graph.hgnn": {f"{_ADAPTERS}.shops": "HetGNNEncoder"},
+    "rl4co.models.nn.graph.mpnn": {
+        f"{_ADAPTERS}.graph_encoders": "MessagePassingLayer MessagePassingEncoder"
+    },
+    "rl4co.models.nn.mlp": {f"{_ADAPTERS}.networks": "MLP"},
+    "rl4co.models.nn.ops": {
+        f"{_ADAPTERS}.networks": "SkipConnection AdaptiveSequential Normalization TransformerFFN",
+        f"{_ADAPTERS}.positions": "PositionalEncoding RandomEncoding",
+    },
+    "rl4co.models.nn.pos_embeddings": {
+        f"{_ADAPTERS}.positions": "pos_init_embedding AbsolutePositionalEmbedding "
+        "CyclicPositionalEmbedding"
+    },
+    # ---------------------------------------------------------------- algorithms
+    "rl4co.models.rl.a2c.a2c": {f"{_RL}.a2c": "A2C"},
+    "rl4co.models.rl.common.base": {f"{_RL}.base": "RL4COLitModule"},
+    "rl4co.models.rl.common.critic": {f"{_RL}.critic": "CriticNetwork create_critic_from_actor"},
+    "rl4co.models.rl.common.utils": {f"{_RL}.reward_scaling": "RewardScaler"},
+    "rl4co.models.rl.ppo.n_step_ppo": {f"{_RL}.n_step_ppo": "n_step_PPO"},
+    "rl4co.models.rl.ppo.ppo": {f"{_RL}.ppo": "PPO"},
+    "rl4co.models.rl.ppo.stepwise_ppo": {f"{_RL}.stepwise_ppo": "StepwisePPO"},
+    "rl4co.models.rl.reinforce.baselines": {
+        f"{_RL}.baselines": "REINFORCEBaseline NoBaseline SharedBaseline ExponentialBaseline "
+        "MeanBaseline WarmupBaseline CriticBaseline RolloutBaseline get_reinforce_baseline "
+        "REINFORCE_BASELINES_REGISTRY=BASELINES"
+    },
+    "rl4co.models.rl.reinforce.reinforce": {f"{_RL}.reinforce": "REINFORCE"},
+    # ---------------------------------------------------------------- methods
+    "rl4co.models.zoo.active_search.search": {f"{_ZOO}.active_search": "ActiveSearch"},
+    "rl4co.models.zoo.dact.decoder": {f"{_ZOO}.dact.policy": "DACTDecoder"},
+    "rl4co.models.zoo.dact.encoder": {f"{_ZOO}.dact.policy": "DACTEncoder"},
+    "rl4co.models.zoo.eas.search": {f"{_ZOO}.eas": "EAS EASEmb EASLay"},
+    "rl4co.models.zoo.ham.encoder": {
+        f"{_ZOO}.ham.encoder": "GraphHeterogeneousAttentionEncoder="
+        "HeterogeneousAttentionModelEncoder"
+    },
+    "rl4co.models.zoo.l2d.decoder": {
+        f"{_ADAPTERS}.shops": "JSSPActor FJSPActor L2DAttnActor",
+    },
+    "rl4co.models.zoo.l2d.encoder": {f"{_ADAPTERS}.shops": "GCN4JSSP"},
+    "rl4co.models.zoo.matnet.encoder": {"rl4co.models.nn.matnet": "MatNetLayer"},
+    "rl4co.models.zoo.matnet.matnet_w_sa": {f"{_ADAPTERS}.shops": "Encoder"},
+    "rl4co.models.zoo.matnet.policy": {f"{_ZOO}.matnet.multistage": "MultiStageFFSPPolicy"},
+    "rl4co.models.zoo.mdam.encoder": {
+        f"{_ZOO}.mdam.encoder": "MDAMGraphAttentionEncoder=MDAMEncoder"
+    },
+    "rl4co.models.zoo.nargnn": {f"{_POLICIES}.nonautoregressive": "NARGNNPolicy"},
+    "rl4co.models.zoo.nargnn.encoder": {
+        f"{_POLICIES}.nonautoregressive": "NARGNNEncoder NARGNNNodeEncoder"
+    },
+    "rl4co.models.zoo.nargnn.policy": {f"{_POLICIES}.nonautoregressive": "NARGNNPolicy"},
+    "rl4co.models.zoo": {f"{_POLICIES}.nonautoregressive": "NARGNNPolicy"},
+    "rl4co.models.zoo.symnco.losses": {
+        f"{_ADAPTERS}.training": "problem_symmetricity_loss solution_symmetricity_loss "
+        "invariance_loss"
+    },
+    # ---------------------------------------------------------------- tasks and utilities
+    "rl4co.tasks.eval": {
+        f"{_ADAPTERS}.evaluation": "EvalBase GreedyEval AugmentationEval SamplingEval "
+        "GreedyMultiStartEval GreedyMultiStartAugmentEval get_automatic_batch_size"
+    },
+    "rl4co.tasks.train": {"rl4co.tasks.train": "train=main"},
+    "rl4co.utils.callbacks.speed_monitor": {f"{_ADAPTERS}.callbacks": "SpeedMonitor"},
+    "rl4co.utils.decoding": {
+        f"{_ADAPTERS}.tensors": "modify_logits_for_top_k_filtering "
+        "modify_logits_for_top_p_filtering decode_logprobs"
+    },
+    "rl4co.utils.instantiators": {_INSTANTIATE: "instantiate_callbacks instantiate_loggers"},
+    "rl4co.utils.lightning": {
+        f"{_ADAPTERS}.training": "get_lightning_device remove_key clean_hydra_config"
+    },
+    "rl4co.utils.ops": {
+        f"{_ADAPTERS}.tensors": "get_best_actions get_full_graph_edge_index adj_to_pyg_edge_index "
+        "sample_n_random_actions cartesian_to_polar select_start_nodes_by_distance "
+        "batched_scatter_sum"
+    },
+    "rl4co.utils.optim_helpers": {
+        f"{_ADAPTERS}.training": "get_pytorch_lr_schedulers get_pytorch_optimizers "
+        "create_optimizer create_scheduler"
+    },
+    "rl4co.utils.rich_utils": {_INSTANTIATE: "print_config_tree"},
+    "rl4co.utils.test_utils": {"rl4co.envs.testing": "get_env=make_sized_env"},
+    "rl4co.utils.utils": {
+        _INSTANTIATE: "task_wrapper extras instantiate_callbacks instantiate_loggers "
+        "log_hyperparameters get_metric_value close_loggers show_versions",
+        f"{_ADAPTERS}.training": "save_file merge_with_defaults",
+        "rl4co.utils.pylogger": "get_pylogger",
+    },
+}
+
+_OWN_CACHE = "a decoder here keeps what it prepares in a record of its own, see its `prepare`"
+_SHOP_FEATURES = "features of shops are computed in one place, rl4co.models.zoo.l2d.features.Shop"
+_CONSTRUCTIVE_PICTURE = "use env.render(td), which draws the current solution"
+
+#: Published module → {names without a counterpart: why, and what to use}.
+MISSING: dict[str, dict[str, str]] = {
+    "rl4co.data.utils": {"CURR_DIR ROOT_PATH": "no function guesses folders; pass paths"},
+    "rl4co.envs.graph.mcp.generator": {
+        "remove_repeat": "MCPGenerator draws sets without repeats; pass `membership` of your own"
+    },
+    "rl4co.envs.routing.cvrp.local_search": {
+        "AlgorithmParameters CAlgorithmParameters C_DBL_MAX C_INT_MAX HGS_LIBRARY_FILEPATH "
+        "RoutingSolution Solver c_double_p c_int_p "
+        "check_validity get_subroutes hgs_dir merge_subroutes read_routes swapstar write_routes": (
+            "there is no external HGS library; use env.local_search(td, actions) or "
+            "env.solve(instances, solver='pyvrp')"
+        )
+    },
+    "rl4co.envs.routing.mtvrp.baselines.solve": {
+        "NoSolver": "an unknown solver is an UnknownNameError"
+    },
+    "rl4co.envs.routing.pdp.render": {"render_improvement": _CONSTRUCTIVE_PICTURE},
+    "rl4co.envs.routing.tsp.local_search": {
+        "two_opt_once": "use env.local_search(td, actions), or two_opt of this module"
+    },
+    "rl4co.envs.routing.tsp.render": {"render_improvement": _CONSTRUCTIVE_PICTURE},
+    "rl4co.envs.scheduling.ffsp.env": {
+        "IndexTables": "all of the state is in the TensorDict: `stage_idx`, `machine_idx`"
+    },
+    "rl4co.envs.scheduling.fjsp": {
+        "NO_OP_ID INIT_FINISH": (
+            "action 0 waits, and operations that are not scheduled are told by `op_scheduled`"
+        )
+    },
+    "rl4co.envs.scheduling.fjsp.parser": {
+        "ProcessingData parse_job_line get_n_ops_of_instance get_max_ops_from_files file2lines "
+        "write_one": "use read(folder) and write(folder, td), which pad to the longest instance"
+    },
+    "rl4co.envs.scheduling.jssp.parser": {
+        "ProcessingData parse_job_line get_n_ops_of_instance get_max_ops_from_files file2lines": (
+            "use read(folder), which pads to the longest instance"
+        )
+    },
+    "rl4co.models.nn.attention": {
+        "PointerAttnMoE": "pass moe_kwargs={'decoder': ...} to AttentionModelPolicy",
+        "MultiHeadCompat": "its products are in rl4co.models.nn.synthesis and .pair_moves",
+        "PolyNetAttention": "it is part of rl4co.models.zoo.polynet.PolyNetPolicy",
+        "sdpa_fn_wrapper": "pass sdpa_fn=torch.nn.functional.scaled_dot_product_attention",
+    },
+    "rl4co.models.nn.env_embeddings.context": {
+        "DPPContext": "its query says nothing: use env_context_embedding('dpp', config)",
+        "FFSPContext": "it is part of rl4co.models.zoo.matnet.MatNetPolicy",
+        "SchedulingContext": _SHOP_FEATURES,
+    },
+    "rl4co.models.nn.env_embeddings.dynamic": {"JSSPDynamicEmbedding": _SHOP_FEATURES},
+    "rl4co.models.nn.env_embeddings.edge": {
+        "VRPPolarEdgeEmbedding": "use env_edge_embedding('cvrpmvc', config), as GLOP does",
+        "ATSPEdgeEmbedding": "MatNet reads the matrix itself; a graph needs an EdgeEmbedding",
+        "NoEdgeEmbedding": "leave out `edge` of the problem's EnvEmbeddings",
+    },
+    "rl4co.models.nn.env_embeddings.init": {
+        "VRPPolarInitEmbedding": "use env_edge_embedding('cvrpmvc', config), as GLOP does",
+    },
+    "rl4co.models.nn.flash_attention": {
+        "fused_chunk_linear_attn_wrapper": (
+            "linear attention is another model; pass a function of your own as sdpa_fn"
+        )
+    },
+    "rl4co.models.nn.graph.hgnn": {"HetGNNLayer HetGNNBlock": "use rl4co.models.nn.hgnn.HGNNLayer"},
+    "rl4co.models.nn.moe": {"SparseDispatcher": "MoE of this module sends rows to experts itself"},
+    "rl4co.models.rl.ppo.n_step_ppo": {
+        "Memory": "a segment of n steps is a Segment of rl4co.models.rl.n_step_ppo"
+    },
+    "rl4co.models.rl.ppo.stepwise_ppo": {
+        "make_replay_buffer": "use rl4co.models.rl.transitions.TransitionBuffer"
+    },
+    "rl4co.models.zoo.am.decoder": {"PrecomputedCache": _OWN_CACHE},
+    "rl4co.models.zoo.dact.decoder": {"CriticDecoder": "use rl4co.models.nn.value.SolutionCritic"},
+    "rl4co.models.zoo.dact.encoder": {
+        "DAC_ATT DACTEncoderLayer DACsubLayer FFNsubLayer": "use rl4co.models.nn.dual_aspect"
+    },
+    "rl4co.models.zoo.eas.decoder": {
+        "forward_pointer_attn_eas_lay forward_eas": (
+            "a decoder is not patched, but wrapped: AdaptedDecoder of this module"
+        )
+    },
+    "rl4co.models.zoo.glop.adapter": {
+        "adapter_map": "adapters are chosen by the environment, see GLOPPolicy"
+    },
+    "rl4co.models.zoo.glop.policy": {
+        "SubProblemSolverType": "subprob_solver is a name or a callable, see GLOPPolicy"
+    },
+    "rl4co.models.zoo.ham.attention": {"HeterogenousMHA": "use HeterogeneousAttention"},
+    "rl4co.models.zoo.ham.encoder": {"HeterogeneuousMHALayer": "use HeterogeneousLayer"},
+    "rl4co.models.zoo.l2d.decoder": {
+        "L2DActor L2DAttnPointer": "use the actors of rl4co.models.zoo.l2d.actors",
+        "AttnActor": "use StepwisePPO with an AttentionModelPolicy, which needs no L2DDecoder",
+    },
+    "rl4co.models.zoo.matnet.decoder": {
+        "PrecomputedCache": _OWN_CACHE,
+        "MatNetFFSPDecoder MultiStageFFSPDecoder": "use MatNetPolicy(env_name='ffsp')",
+    },
+    "rl4co.models.zoo.matnet.encoder": {
+        "MixedScoresSDPA MatNetCrossMHA MatNetMHA": "use rl4co.models.nn.mixed_attention"
+    },
+    "rl4co.models.zoo.matnet.matnet_w_sa": {
+        "apply_weights_and_combine MixedScoreFF EfficientMixedScoreMultiHeadAttention "
+        "EncoderLayer": "pass self_attention=True to MatNetEncoder or MatNetLayers"
+    },
+    "rl4co.models.zoo.matnet.model": {
+        "select_matnet_policy": "MatNet and MatNetPolicy choose by `env_name`"
+    },
+    "rl4co.models.zoo.mdam.decoder": {"PrecomputedCache": _OWN_CACHE},
+    "rl4co.models.zoo.mdam.model": {"rollout": "use policy(td, env, decode_type='greedy')"},
+    "rl4co.models.zoo.nargnn.encoder": {
+        "EdgeHeatmapGenerator": "use EdgeHead of rl4co.models.nn.edge_gnn"
+    },
+    "rl4co.models.zoo.neuopt.policy": {
+        "CustomizeTSPInitEmbedding": "use rl4co.models.policies.synthesis_encoder.CoordinateNetwork"
+    },
+    "rl4co.models.zoo.polynet.decoder": {"PrecomputedCache": _OWN_CACHE},
+    "rl4co.models.zoo.ptrnet.critic": {"CriticNetworkLSTM": "use PointerNetworkCritic"},
+    "rl4co.models.zoo.ptrnet.decoder": {
+        "SimpleAttention": "use rl4co.models.nn.additive_attention.AdditiveAttention",
+        "Decoder": "use PointerNetworkDecoder",
+    },
+    "rl4co.models.zoo.ptrnet.encoder": {"Encoder": "use PointerNetworkEncoder"},
+    "rl4co.tasks.eval": {"check_unused_kwargs": "unknown arguments are errors"},
+    "rl4co.utils.rich_utils": {
+        "enforce_tags": "nothing is asked for at a keyboard; set tags=[...] in the configuration"
+    },
+}
+
+#: Published module (with all below it) without a counterpart → why, and what to use.
+GONE: dict[str, str] = {
+    "rl4co.envs.routing.mpdp": "it was not exported; use MDCPDPEnv, with several depots",
+    **{
+        f"rl4co.envs.routing.mtvrp.baselines.{module}": (
+            "use env.solve(instances, max_runtime, num_procs, solver='pyvrp' | 'ortools' | 'lkh')"
+        )
+        for module in ("constants", "lkh", "ortools", "pyvrp", "utils")
+    },
+    "rl4co.envs.scheduling.fjsp.utils": _SHOP_FEATURES,
+    "rl4co.models.nn.graph.gnn": "use EdgeGNN and EdgeGNNLayer of rl4co.models.nn.edge_gnn",
+    "rl4co.models.zoo.deepaco.antsystem": "use rl4co.decoding.ant_colony.AntColony",
+    "rl4co.models.zoo.eas.nn": "use ResidualLayer of rl4co.models.zoo.eas.adaptation",
+    "rl4co.models.zoo.gfacs.encoder": (
+        "GFACSPolicy takes a NARGNNEncoder; its partition function is LogPartition"
+    ),
+    "rl4co.models.zoo.glop.adapter.tsp_adapter": "use TSPAdapter of rl4co.models.zoo.glop.adapter",
+    "rl4co.models.zoo.glop.adapter.vrp_adapter": "use CVRPAdapter of rl4co.models.zoo.glop.adapter",
+    "rl4co.models.zoo.mdam.mha": "MDAMEncoder keeps the last layer, which is re-evaluated",
+    "rl4co.models.zoo.n2s.decoder": (
+        "use N2SDecoder of rl4co.models.zoo.n2s.policy, NodePairRemoval and NodePairReinsertion "
+        "of rl4co.models.nn.pair_moves, SolutionCritic of rl4co.models.nn.value"
+    ),
+    "rl4co.models.zoo.n2s.encoder": (
+        "use SynthesisEncoder of rl4co.models.policies.synthesis_encoder and the layers of "
+        "rl4co.models.nn.synthesis"
+    ),
+    "rl4co.models.zoo.neuopt.decoder": "use NeuOptDecoder of rl4co.models.zoo.neuopt.policy",
+    "rl4co.utils.pe": (
+        "encodings of routes that no method of the zoo uses; the cyclic one of DACT is "
+        "rl4co.models.nn.positional.CyclicPositionalEncoding"
+    ),
+}
