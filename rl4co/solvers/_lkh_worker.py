@@ -33,7 +33,9 @@ def solve_tour(
     best_file: str,
     start: Sequence[int] | None = None,
 ) -> list[int] | None:
-    """Nodes of a short closed tour, starting at node 0; None if time was over before any.
+    """Nodes of a short closed tour, starting at node 0.
+
+    None if its time was over before all runs were done: then the best tour is in the file.
 
     Args:
         matrix: Integer distances `[N, N]`.
@@ -78,7 +80,8 @@ def solve_tour(
             nodes = _elkai.solve_problem(settings, "\n".join(problem))
         finally:
             faulthandler.cancel_dump_traceback_later()
-    return _from_zero(nodes, size)
+    is_late = time.perf_counter() - began >= max_runtime
+    return None if is_late else _from_zero(nodes, size)
 
 
 def read_tour(best_file: str, size: int) -> list[int] | None:
@@ -123,7 +126,7 @@ def solve_path(
     best_file: str,
     start: Sequence[int] | None = None,
 ) -> list[int] | None:
-    """Nodes of a short path from node 0 to the last but one, through all but the last.
+    """Nodes of a short path from node 0 to the last but one, through all but the last, or None.
 
     Args:
         matrix: Integer distances `[N + 1, N + 1]`; the last node joins both ends of the path.
