@@ -17,6 +17,8 @@ from rl4co.core.errors import RL4COError
 from rl4co.core.text import printable
 
 USAGE_ERROR = 2
+#: Exit code after Ctrl-C, as shells have it.
+INTERRUPTED = 130
 
 F = TypeVar("F", bound=Callable[..., None])
 
@@ -53,6 +55,8 @@ def _root(
 def reports_errors(command: F) -> F:
     """Decorator of commands: errors that the user can mend become one line and exit code 2.
 
+    Ctrl-C is one word and exit code 130.
+
     The command has the parameters `json_output` and `debug`.
     """
 
@@ -63,14 +67,21 @@ def reports_errors(command: F) -> F:
         except (RL4COError, OSError) as error:
             if kwargs.get("debug"):
                 raise
-            if kwargs.get("json_output"):
-                kind = type(error).__name__
-                print(json.dumps({"error": {"type": kind, "message": str(error)}}))
-            else:
-                stderr().print(str(error), style="red", markup=False, highlight=False)
+            print_error(error, bool(kwargs.get("json_output")))
             raise typer.Exit(USAGE_ERROR) from error
+        except KeyboardInterrupt:
+            stderr().print("interrupted", style="red")
+            raise typer.Exit(INTERRUPTED) from None
 
     return wrapped  # type: ignore[return-value]
+
+
+def print_error(error: Exception, json_output: bool) -> None:
+    """One line on stderr, or JSON on stdout."""
+    if json_output:
+        print(json.dumps({"error": {"type": type(error).__name__, "message": str(error)}}))
+    else:
+        stderr().print(str(error), style="red", markup=False, highlight=False)
 
 
 @contextlib.contextmanager

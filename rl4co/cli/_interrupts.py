@@ -1,4 +1,4 @@
-"""Ctrl-C as a wish to end soon, with an answer."""
+"""Ctrl-C and SIGTERM as a wish to end soon, with an answer."""
 
 from __future__ import annotations
 
@@ -8,21 +8,48 @@ import threading
 
 from collections.abc import Iterator
 
+#: What shells add to the number of a signal to make an exit code of it.
+SIGNALLED = 128
+
+
+class Interrupt:
+    """Whether the user has asked for an end.
+
+    Attributes:
+        stop: Set as soon as he has.
+        signal: Number of the signal by which he did; None: he has not.
+    """
+
+    def __init__(self) -> None:
+        self.stop = threading.Event()
+        self.signal: int | None = None
+
+    @property
+    def exit_code(self) -> int:
+        """Exit code of a command that was interrupted; 0 if it was not."""
+        return 0 if self.signal is None else SIGNALLED + self.signal
+
 
 @contextlib.contextmanager
-def stop_on_interrupt(caught: bool) -> Iterator[threading.Event]:
-    """An event that Ctrl-C sets, once: what is being improved then ends with what it has."""
-    stop = threading.Event()
-    if not caught or threading.current_thread() is not threading.main_thread():
-        yield stop
+def catch_interrupts() -> Iterator[Interrupt]:
+    """Ctrl-C and SIGTERM are taken note of, once: what goes on then ends with what it has."""
+    interrupt = Interrupt()
+    if threading.current_thread() is not threading.main_thread():
+        yield interrupt
         return
 
-    def end(*_: object) -> None:
-        stop.set()
-        signal.signal(signal.SIGINT, before)  # a second one ends everything
+    def note(number: int, _: object) -> None:
+        interrupt.signal = number
+        interrupt.stop.set()
+        restore()  # a second one ends everything
 
-    before = signal.signal(signal.SIGINT, end)
+    before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
+
+    def restore() -> None:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
     try:
-        yield stop
+        yield interrupt
     finally:
-        signal.signal(signal.SIGINT, before)
+        restore()

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rl4co.cli._frame import DebugFlag, JsonFlag, app, reports_errors, show, stderr
+from rl4co.cli._frame import INTERRUPTED, DebugFlag, JsonFlag, app, reports_errors, show, stderr
 from rl4co.core.errors import ConfigError
 
 if TYPE_CHECKING:
     from rl4co.tasks.benchmark import BenchmarkSpec, Report
 
-#: Exit code after Ctrl-C, as shells have it, and if a method failed on an instance.
-INTERRUPTED, SOME_FAILED = 130, 1
+#: Exit code if a method failed on an instance.
+SOME_FAILED = 1
 
 
 @app.command()

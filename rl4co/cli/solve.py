@@ -4,24 +4,26 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import sys
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
 from rl4co.cli._frame import (
+    USAGE_ERROR,
     DebugFlag,
     JsonFlag,
     app,
+    print_error,
     reports_errors,
     say,
     show,
     warnings_in_lines,
 )
-from rl4co.cli._interrupts import stop_on_interrupt
+from rl4co.cli._interrupts import catch_interrupts
 from rl4co.cli._options import (
     BeamWidth,
     Device,
@@ -60,7 +62,10 @@ def solve(
     ] = None,
     max_runtime: Annotated[
         float | None,
-        typer.Option(help="Seconds per instance of the solver (default: 10), or of the search."),
+        typer.Option(
+            help="Seconds per instance for everything: solver (default: 10) or search, --improve, "
+            "--polish."
+        ),
     ] = None,
     model: Annotated[
         Path | None,
@@ -153,15 +158,16 @@ def solve(
         "beam_width": beam_width,
     }
     adapting = {"search": search, "iterations": iterations}
+    shares = _Shares.of(max_runtime, improve is not None, improve_seconds, polish)
     improving = {
         "improve": improve,
         "steps": improve_steps,
-        "seconds": improve_seconds,
+        "seconds": shares.improve,
         "num_augment": improve_copies,
     }
     lkh = {} if lkh_executable is None else {"executable": str(lkh_executable)}
     way = _Way(
-        solver, max_runtime, model, method, initial, decoding, adapting, improving, seed, lkh
+        solver, shares.first, model, method, initial, decoding, adapting, improving, seed, lkh
     )
     way.check()
     if polish_solver is not None and polish is None:
@@ -173,7 +179,7 @@ def solve(
     reading = {
         "column": column, "rounding": rounding, "vehicles": vehicles, **_reference(best_known),
     }  # fmt: skip
-    from rl4co.tasks.solve import list_files, solve_files
+    from rl4co.tasks.solve import Failed, list_files, solve_files
 
     instances = list_files(files)
     output = _Output(out, render, instances)
@@ -185,21 +191,73 @@ def solve(
     shown = not json_output and sys.stderr.isatty()
     # Two progress bars would be in each other's way: one file has that of its steps.
     steps_shown = shown and improve is not None and len(instances) == 1
-    with warnings_in_lines(), stop_on_interrupt(improve is not None) as stop:
+    with warnings_in_lines(), catch_interrupts() as interrupt:
         output.check(reading)
         outcomes = solve_files(
             instances,
-            way.approach(device, stop.is_set, steps_shown),
-            polish=None if polish is None else way.by_solver(polish_solver, polish),
+            way.approach(device, steps_shown),
+            polish=None if shares.polish is None else way.by_solver(polish_solver, shares.polish),
             then=output.write,
             num_procs=procs,
             progress=shown and not steps_shown,
+            limit=max_runtime,
+            stop=interrupt.stop,
             **reading,
         )
-    _report(outcomes, json_output)
+        if debug and len(outcomes) == 1 and isinstance(outcomes[0], Failed):
+            raise outcomes[0].error
+        code = _report(outcomes, json_output)
+    _leave(interrupt.exit_code or code, at_once=interrupt.stop.is_set())
+
+
+def _leave(code: int, at_once: bool) -> None:
+    """Ends the command.
+
+    Args:
+        code: Exit code.
+        at_once: Whether somebody waits for the end. So it is if there is work that nobody waits for
+            any more: threads in compiled code cannot be ended, and do not survive an orderly end.
+    """
+    from rl4co.tasks.limits import has_abandoned_work
+
+    is_program = sys.stdout is sys.__stdout__  # and not called by another one
+    if is_program and (at_once or has_abandoned_work()):
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)  # an orderly end takes torch half a second
+    if code:
+        raise typer.Exit(code)
 
 
 # ---------------------------------------------------------------- choices
+
+
+class _Shares(NamedTuple):
+    """Seconds per instance of the stages; None: not limited, or not wanted."""
+
+    first: float | None
+    improve: float | None
+    polish: float | None
+
+    @classmethod
+    def of(
+        cls, total: float | None, improves: bool, improve: float | None, polish: float | None
+    ) -> _Shares:
+        """The shares of all stages in the total.
+
+        Later stages have the seconds that they were given, or half of all if they were given none,
+        but leave the first one half.
+        """
+        if total is None:
+            return cls(None, improve, polish)
+        if not total > 0:
+            raise ConfigError(f"expected a positive number of seconds, got {total:g}")
+        if improves and improve is None:
+            improve = total / 2
+        later = (improve or 0.0) + (polish or 0.0)
+        scale = min(1.0, total / 2 / later) if later > 0 else 1.0
+        improve, polish = (None if share is None else scale * share for share in (improve, polish))
+        return cls(total - (improve or 0.0) - (polish or 0.0), improve, polish)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -263,13 +321,12 @@ class _Way:
                 "from the model as it is being adapted"
             )
 
-    def approach(self, device: str, stop: Callable[[], bool], progress: bool) -> Approach:
+    def approach(self, device: str, progress: bool) -> Approach:
         """What finds solutions, and improves them.
 
         Args:
             device: Device of models.
-            stop: Whether improving is to end.
-            progress: Whether to show its steps.
+            progress: Whether to show the steps of improving.
         """
         if self.improving["improve"] is None:
             return self._first(device)
@@ -278,7 +335,7 @@ class _Way:
 
         chosen = (self.solver, self.model, self.initial)
         start = None if all(way is None for way in chosen) else self._first(device)
-        settings = {**self.improving, "seed": self.seed, "stop": stop, "progress": progress}
+        settings = {**self.improving, "seed": self.seed, "progress": progress}
         given = {key: value for key, value in settings.items() if value is not None}
         return ByImprovement.load(given.pop("improve"), start, find_device(device), given)
 
@@ -395,20 +452,21 @@ def _is_folder(path: Path) -> bool:
 # ---------------------------------------------------------------- what is printed
 
 
-def _report(outcomes: list[Outcome], json_output: bool) -> None:
+def _report(outcomes: list[Outcome], json_output: bool) -> int:
+    """Prints what came of the files; gives the exit code."""
     from rl4co.tasks.solve import Failed, Solved
 
     failed = [outcome for outcome in outcomes if isinstance(outcome, Failed)]
     if failed and len(outcomes) == 1:
-        raise failed[0].error
+        print_error(failed[0].error, json_output)
+        return USAGE_ERROR
     if json_output:
         print(json.dumps({"results": [_record(outcome) for outcome in outcomes]}))
     elif isinstance(outcomes[0], Solved) and len(outcomes) == 1:
         _show_solution(outcomes[0])
     else:
         _show_table(outcomes)
-    if failed:
-        raise typer.Exit(SOME_FAILED)
+    return SOME_FAILED if failed else 0
 
 
 def _show_solution(solved: Solved) -> None:
@@ -426,7 +484,8 @@ def _show_solution(solved: Solved) -> None:
         remark = f", so the {kind} is optimal" if solved.is_optimal else ""
         facts["lower bound"] = f"{format_value(instance, solved.lower_bound)}{remark}"
     facts |= instance.facts(solved.solution)
-    facts |= {"found by": solved.solver, "time": f"{solved.seconds:.2f} s"}
+    remark = ", interrupted" if solved.interrupted else ""
+    facts |= {"found by": solved.solver, "time": f"{solved.seconds:.2f} s{remark}"}
     show(
         f"{instance.name} ({instance.problem}, {instance.size_text})", ("", "value"), facts.items()
     )
@@ -455,7 +514,8 @@ def _show_table(outcomes: list[Outcome]) -> None:
         values = (outcome.start_value, outcome.value, instance.best_known)
         before, value, best = ("" if x is None else format_value(instance, x) for x in values)
         facts = (instance.problem, str(instance.size), before, value, best)
-        rows.append((file, *facts, _percent(outcome.gap), f"{outcome.seconds:.1f}", outcome.solver))
+        solver = f"{outcome.solver}, interrupted" if outcome.interrupted else outcome.solver
+        rows.append((file, *facts, _percent(outcome.gap), f"{outcome.seconds:.1f}", solver))
     used = [k for k, column in enumerate(zip(*rows, strict=True)) if any(map(str, column))]
     show(
         f"{len(rows)} files",
@@ -490,6 +550,7 @@ def _record(outcome: Outcome) -> dict[str, Any]:
         "gap": outcome.gap,
         "lower_bound": outcome.lower_bound,
         "optimal": outcome.is_optimal,
+        "interrupted": outcome.interrupted,
         "remarks": outcome.remarks,
         **instance.record(outcome.solution),
     }

@@ -102,6 +102,10 @@ class UnsupportedError(RL4COError, NotImplementedError):
     """A combination of components that is not available, with the reason."""
 
 
+class StoppedError(RL4COError, RuntimeError):
+    """Work that was interrupted, or out of time, before there was any result."""
+
+
 class FileFormatError(RL4COError, ValueError):
     """A file that is truncated, foreign, or does not hold what was expected."""
 

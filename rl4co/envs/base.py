@@ -411,13 +411,16 @@ class RL4COEnvBase(RecordsArguments, PublishedNames):
         instances = self.schema.with_unit_axes(instances)
         return chosen(self, instances, max_runtime=max_runtime, num_procs=num_procs, **options)
 
-    def default_solver(self, warm_start: bool = False) -> Any:
+    def default_solver(self, warm_start: bool = False, large: bool = False) -> Any:
         """The first one of the solvers that the problem's formulation prefers.
 
         Args:
             warm_start: Whether it has to be one that can begin with a given solution.
+            large: Whether it should do without the distances of all pairs, if one does.
         """
         formulation = FORMULATIONS.get(self.name)
+        if large and formulation and formulation.large_solver:
+            return SOLVERS[formulation.large_solver]
         for name in formulation.solvers if formulation else ():
             if SOLVERS[name].warm_start or not warm_start:
                 return SOLVERS[name]

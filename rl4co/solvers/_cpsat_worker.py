@@ -8,12 +8,12 @@ from __future__ import annotations
 import itertools
 import time
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from ortools.sat.python import cp_model
 
-from rl4co.solvers._account import note_incumbent
+from rl4co.solvers._account import is_stop_wanted, note_incumbent, publish
 from rl4co.solvers._orders import Jobs, Order, left_shifted
 
 #: Jobs up to which the order of each three jobs is written out, which gives the best bounds.
@@ -50,11 +50,12 @@ def solve_shop(jobs: Jobs, order: Order, limits: Limits) -> tuple[Any, float, bo
         is proven to be optimal.
     """
     began, limits = time.perf_counter(), Limits(*limits)
+    longest = max(sum(min(operation.values()) for operation in job) for job in jobs)
+    publish((list(order), longest, False))
     shop = _Shop(jobs, order)
     note_incumbent(shop.horizon * limits.unit)
-    solver, found, status = _solve(shop.model, limits, began)
+    solver, found, status = _solve(shop.model, limits, began, shop.order)
     if not found:
-        longest = max(sum(min(operation.values()) for operation in job) for job in jobs)
         return list(order), max(solver.best_objective_bound, longest), False
     return shop.order(solver), solver.best_objective_bound, status == cp_model.OPTIMAL
 
@@ -124,7 +125,7 @@ class _Shop:
         return end
 
     def order(self, solver: Any) -> list[tuple[int, int, int]]:
-        """The operations in the order of their starts."""
+        """The operations in the order of their starts, by the values that a solver has found."""
         found = []
         for (job, place), start in self.starts.items():
             choices = self.choices.get((job, place))
@@ -159,6 +160,7 @@ def solve_tardiness(
         optimal.
     """
     began, limits = time.perf_counter(), Limits(*limits)
+    publish((list(order), 0.0, False))
     model, size, horizon = cp_model.CpModel(), len(process), sum(process)
     place = {job: position for position, job in enumerate(order)}
     before: dict[tuple[int, int], Any] = {}
@@ -190,12 +192,15 @@ def solve_tardiness(
         model.add_no_overlap(intervals)
     model.minimize(sum(costs))
     note_incumbent(_tardiness(due, weight, process, order) * limits.unit)
-    solver, found, status = _solve(model, limits, began, linearization_level=2)
+
+    def in_order(solver: Any) -> list[int]:
+        # A job of no time (by rounding) ends with the one before it.
+        return sorted(range(size), key=lambda job: (solver.value(ends[job]), process[job] > 0))
+
+    solver, found, status = _solve(model, limits, began, in_order, linearization_level=2)
     if not found:
         return list(order), max(solver.best_objective_bound, 0.0), False
-    # A job of no time (by rounding) ends with the one before it.
-    best = sorted(range(size), key=lambda job: (solver.value(ends[job]), process[job] > 0))
-    return best, solver.best_objective_bound, status == cp_model.OPTIMAL
+    return in_order(solver), solver.best_objective_bound, status == cp_model.OPTIMAL
 
 
 def _tardiness(
@@ -205,8 +210,18 @@ def _tardiness(
     return sum(weight[job] * max(0, end - due[job]) for job, end in zip(order, ends, strict=True))
 
 
-def _solve(model: Any, limits: Limits, began: float, **parameters: Any) -> tuple[Any, bool, Any]:
-    """The solver after its search, whether it has a solution, and its status."""
+def _solve(
+    model: Any, limits: Limits, began: float, read: Callable[[Any], Any], **parameters: Any
+) -> tuple[Any, bool, Any]:
+    """The solver after its search, whether it has a solution, and its status.
+
+    Args:
+        model: The model.
+        limits: When to stop.
+        began: When the job did.
+        read: Solution from the values that a solver has found.
+        parameters: Parameters of CP-SAT.
+    """
     solver = cp_model.CpSolver()
     left = limits.max_runtime - (time.perf_counter() - began)
     solver.parameters.max_time_in_seconds = max(left, 1e-3)
@@ -214,17 +229,20 @@ def _solve(model: Any, limits: Limits, began: float, **parameters: Any) -> tuple
     solver.parameters.random_seed = limits.seed
     for name, value in parameters.items():
         setattr(solver.parameters, name, value)
-    status = solver.solve(model, _Recorder(limits.unit))
+    status = solver.solve(model, _Recorder(limits.unit, read))
     return solver, status in (cp_model.OPTIMAL, cp_model.FEASIBLE), status
 
 
 class _Recorder(cp_model.CpSolverSolutionCallback):
-    """Notes the cost of every solution."""
+    """Notes the cost of every solution, and publishes it."""
 
-    def __init__(self, unit: float) -> None:
+    def __init__(self, unit: float, read: Callable[[Any], Any]) -> None:
         super().__init__()
-        self.unit = unit
+        self.unit, self.read = unit, read
 
     def on_solution_callback(self) -> None:
         """Called by the solver."""
-        note_incumbent(self.objective_value * self.unit)
+        if note_incumbent(self.objective_value * self.unit):
+            publish((self.read(self), self.best_objective_bound, False))
+        if is_stop_wanted():
+            self.stop_search()

@@ -19,6 +19,7 @@ from rl4co.core.errors import ConfigError, UnsupportedError
 from rl4co.core.registry import FORMULATIONS
 from rl4co.core.rng import derive_generator
 from rl4co.envs.base import RL4COEnvBase
+from rl4co.solvers._watch import is_stopped
 
 
 class Encoding(Protocol):
@@ -85,12 +86,13 @@ class Budget:
         if shots < 1:
             raise ConfigError(f"expected shots >= 1, got {shots}")
         self.shots, self.deadline = shots, time.perf_counter() + seconds
+        self.used = False  # a first solution is needed in any case
 
     def take(self, wanted: int) -> int:
         """How many of the wanted shots may be taken now; 0 at the end."""
-        if time.perf_counter() > self.deadline:
+        if time.perf_counter() > self.deadline or (self.used and is_stopped()):
             return 0
-        granted = min(wanted, self.shots)
+        granted, self.used = min(wanted, self.shots), True
         self.shots -= granted
         return granted
 

@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import time
 
+from typing import Any
+
 import highspy
 import numpy as np
 
+from rl4co.solvers._account import is_stop_wanted, publish
 from rl4co.solvers._mip_problem import Limits, MixedIntegerProblem, Result
 
 
@@ -32,6 +35,17 @@ def solve(problem: MixedIntegerProblem, limits: Limits) -> Result:
         guess = highspy.HighsSolution()
         guess.col_value = problem.guess.tolist()
         solver.setSolution(guess)
+
+    def publish_solution(event: Any) -> None:
+        found = event.data_out
+        seconds = time.perf_counter() - began
+        publish(Result(np.array(found.mip_solution), found.mip_dual_bound, False, seconds))
+
+    def look_up(event: Any) -> None:
+        event.data_in.user_interrupt = is_stop_wanted()
+
+    solver.cbMipImprovingSolution.subscribe(publish_solution)
+    solver.cbMipInterrupt.subscribe(look_up)
     solver.run()
     info = solver.getInfo()
     found = info.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible

@@ -30,7 +30,7 @@ from pathlib import Path
 import numpy as np
 
 from rl4co.core.errors import RL4COError
-from rl4co.solvers._account import note_incumbent
+from rl4co.solvers._account import is_stop_wanted, note_incumbent, publish
 from rl4co.solvers._problem import INFINITY, Array, Route, RoutingProblem
 
 #: Length of a leg that must not be used. LKH-3 takes nothing above INT_MAX / 2 / 100.
@@ -50,9 +50,9 @@ _DEATH_SIGNAL, _SIGKILL = 1, 9  # prctl(PR_SET_PDEATHSIG, SIGKILL)
 
 def solve_problem(
     problem: RoutingProblem,
+    max_runtime: float,
     executable: str,
     folder: str,
-    max_runtime: float,
     runs: int,
     seed: int,
     start: Sequence[Route] | None = None,
@@ -61,9 +61,9 @@ def solve_problem(
 
     Args:
         problem: In integers, see :mod:`rl4co.solvers._lkh3`.
+        max_runtime: Seconds after which the program is ended.
         executable: Path of LKH-3.
         folder: Where its files go; whoever gave it takes it away.
-        max_runtime: Seconds after which the program is ended.
         runs: Independent runs, of which the best counts.
         seed: Seed of LKH-3.
         start: Solution to begin with.
@@ -111,7 +111,7 @@ def _run(executable: str, place: Path, max_runtime: float, look: Callable[[], No
         )
         until = time.monotonic() + max_runtime
         try:
-            while process.poll() is None and time.monotonic() < until:
+            while process.poll() is None and time.monotonic() < until and not is_stop_wanted():
                 time.sleep(LOOK_EVERY)
                 look()
             code = process.poll()
@@ -157,6 +157,7 @@ class Incumbent:
         if cost < self.cost and all(map(self.task.problem.feasible, routes)):
             self.routes, self.cost = routes, cost
             note_incumbent(cost)
+            publish((routes, cost))
 
 
 class Task:

@@ -7,6 +7,8 @@ was missed. Otherwise a larger problem follows, while there is time.
 
 from __future__ import annotations
 
+import math
+
 from collections.abc import Callable
 from importlib.util import find_spec
 
@@ -77,7 +79,12 @@ def register_mip_solver(name: str, label: str, package: str, extra: str | None) 
             limits = [Limits(left, seed) for left in seconds]
             target, text = f"rl4co.solvers._{name}_worker:solve", f"{label} ({env.name})"
             jobs = list(zip(problems, limits, strict=True))
-            return map_instances(target, jobs, num_procs, description=text, progress=progress)
+            results = map_instances(
+                target, jobs, num_procs, description=text, progress=progress, max_runtime=seconds
+            )
+            # Stopped or killed without a solution: there is the one that it began with.
+            nothing = [Result(None, -math.inf, False, left) for left in seconds]
+            return [found or none for found, none in zip(results, nothing, strict=True)]
 
         return search.run(run, max_runtime)
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import functools
 import math
+import time
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -12,7 +14,7 @@ import numpy as np
 from ortools.constraint_solver import pywrapcp, routing_enums_pb2
 from ortools.util import optional_boolean_pb2
 
-from rl4co.solvers._account import note_incumbent
+from rl4co.solvers._account import is_stop_wanted, note_incumbent, publish
 from rl4co.solvers._problem import INFINITY, Array, Route, RoutingProblem, Vehicle
 
 #: By which costs are multiplied where legs may cost nothing. Lengths then count as a tie-breaker:
@@ -32,21 +34,30 @@ def solve_problem(
 
     Args:
         problem: In integers.
-        max_runtime: Seconds.
+        max_runtime: Seconds, building the model included.
         max_solutions: Most solutions of the local search; None: only time counts.
     """
     if not problem.customers:
         return [], problem.cost([])
+    began = time.perf_counter()
     model = _Model(problem)
-    parameters = _search_parameters(problem, max_runtime, max_solutions)
-    # The variable of the cost exists once the search has begun.
-    model.routing.AddAtSolutionCallback(
-        lambda: note_incumbent(model.cost(model.routing.CostVar().Max()))
-    )
+    left = max_runtime - (time.perf_counter() - began)
+    parameters = _search_parameters(problem, left, max_solutions)
+    model.routing.AddAtSolutionCallback(functools.partial(_note_solution, model))
     solution = model.routing.SolveWithParameters(parameters)
     if solution is None:
         return None
-    return model.routes(solution), model.cost(solution.ObjectiveValue())
+    return model.routes(solution.Value), model.cost(solution.ObjectiveValue())
+
+
+def _note_solution(model: _Model) -> None:
+    """Notes and publishes the solution at which the search is, if it is the best one."""
+    # The variable of the cost exists once the search has begun.
+    cost = model.cost(model.routing.CostVar().Max())
+    if note_incumbent(cost):
+        publish((model.routes(lambda variable: variable.Value()), cost))
+    if is_stop_wanted():
+        model.routing.solver().FinishCurrentSearch()
 
 
 def _search_parameters(
@@ -101,13 +112,14 @@ class _Model:
         """Cost in units of the environment."""
         return objective / self.factor * self.problem.unit + self.problem.constant
 
-    def routes(self, solution: Any) -> list[Route]:
+    def routes(self, value_of: Callable[[Any], int]) -> list[Route]:
+        """Routes of a solution, which is given by the values of its variables."""
         found = []
         for vehicle, kind in enumerate(self.kinds):
-            nodes, index = [], solution.Value(self.routing.NextVar(self.routing.Start(vehicle)))
+            nodes, index = [], value_of(self.routing.NextVar(self.routing.Start(vehicle)))
             while not self.routing.IsEnd(index):
                 nodes.append(self.manager.IndexToNode(index))
-                index = solution.Value(self.routing.NextVar(index))
+                index = value_of(self.routing.NextVar(index))
             if nodes:
                 found.append(Route(kind, nodes))
         return found

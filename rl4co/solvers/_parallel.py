@@ -1,86 +1,21 @@
-"""Runs one job per instance in worker processes, with a progress bar.
-
-The workers are fresh interpreters rather than forks or `multiprocessing` children: forking a
-process in which torch has threads is unsafe, and spawned children run the caller's script again. A
-solver that crashes takes its worker with it, not the caller.
-"""
+"""Runs one job per instance in worker processes, with a progress bar."""
 
 from __future__ import annotations
 
 import contextlib
-import os
-import pickle
 import queue
-import subprocess
 import sys
 import threading
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextvars import ContextVar
-from pathlib import Path
+from contextvars import ContextVar, copy_context
 from types import TracebackType
 from typing import Any
 
-from rl4co.core.errors import RL4COError
 from rl4co.solvers._account import Account
-
-
-class Worker:
-    """A process that calls one function for job after job.
-
-    Args:
-        target: The function as `package.module:function`; its module should import quickly.
-
-    Attributes:
-        account: What it told about its last job.
-    """
-
-    def __init__(self, target: str) -> None:
-        self.target = target
-        self.account = Account()
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "rl4co.solvers._worker", target],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env=_environment(),
-        )
-
-    def __call__(self, arguments: Sequence[Any]) -> Any:
-        """The result of `target(*arguments)`."""
-        assert self._process.stdin is not None and self._process.stdout is not None
-        try:
-            pickle.dump(tuple(arguments), self._process.stdin)
-            self._process.stdin.flush()
-            done, result, self.account = pickle.load(self._process.stdout)
-        except (BrokenPipeError, EOFError, pickle.UnpicklingError) as error:
-            code = self._process.wait()
-            raise RL4COError(
-                f"expected a result of {self.target}, got a process that ended with code {code}"
-            ) from error
-        if not done:
-            raise RL4COError(f"expected a result of {self.target}, got an error:\n{result}")
-        return result
-
-    def __enter__(self) -> Worker:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Ends the process, at once if there is no use for it any more."""
-        if kind is not None:
-            self._process.kill()
-        for pipe in (self._process.stdin, self._process.stdout):
-            if pipe is not None and not pipe.closed:
-                try:
-                    pipe.close()
-                except BrokenPipeError:
-                    continue
-        self._process.wait()
+from rl4co.solvers._watch import is_stopped, report_cut
+from rl4co.solvers._workers import GRACE, Outcome, Worker
 
 
 class Crew:
@@ -108,10 +43,13 @@ class Crew:
         return worker
 
     def release(self, worker: Worker) -> None:
-        """Takes a worker back that is fit for another job."""
+        """Takes a worker back; one that has ended serves nobody any more."""
         with self._lock:
             self._busy.discard(worker)
-            self._idle.setdefault(worker.target, []).append(worker)
+            if worker.is_alive:
+                self._idle.setdefault(worker.target, []).append(worker)
+                return
+        worker.__exit__(None, None, None)
 
     @contextlib.contextmanager
     def at_work(self) -> Iterator[list[Account]]:
@@ -150,6 +88,8 @@ def map_instances(
     *,
     description: str = "Solving",
     progress: bool | None = None,
+    max_runtime: float | Sequence[float] | None = None,
+    grace: float = GRACE,
 ) -> list[Any]:
     """Results of `target(*job)` for all jobs, in their order.
 
@@ -160,57 +100,104 @@ def map_instances(
         description: Text beside the progress bar.
         progress: Whether to show it; None: if stderr is a terminal and no :class:`Crew` is at work,
             whose owner has a bar of its own.
+        max_runtime: Seconds per job (or of each one) after which it is killed; None: no limit.
+        grace: Seconds that it may take longer to come to an end by itself.
+
+    Returns:
+        The results. Of a job that was killed, the best one that it has published, or None; so it is
+        with all jobs as soon as somebody wants a stop (:mod:`rl4co.solvers._watch`).
     """
     from rich.console import Console
     from rich.progress import Progress
 
     shift = _SHIFT.get()
     show = sys.stderr.isatty() and shift is None if progress is None else progress
-    results: list[Any] = [None] * len(jobs)
-    accounts = [Account()] * len(jobs)
-    workers: queue.SimpleQueue[Worker] = queue.SimpleQueue()
-    hire = Worker if shift is None else shift[0].hire
-    pool = [hire(target) for _ in range(min(num_procs, len(jobs)))]
-    try:
-        for worker in pool:
-            workers.put(worker)
+    limits = max_runtime if isinstance(max_runtime, Sequence) else [max_runtime] * len(jobs)
+    outcomes = [Outcome(None, Account(), is_cut=True)] * len(jobs)
+    with _Team(target, min(num_procs, len(jobs)), shift[0] if shift else None) as team:
 
-        def call(job: Sequence[Any]) -> tuple[Any, Account]:
-            worker = workers.get()
-            try:
-                return worker(job), worker.account
-            finally:
-                workers.put(worker)
+        def call(index: int) -> Outcome:
+            return team.run(jobs[index], limits[index], grace)
 
         with (
-            ThreadPoolExecutor(max(len(pool), 1)) as threads,
+            ThreadPoolExecutor(max(team.size, 1)) as threads,
             Progress(console=Console(stderr=True), disable=not show) as bar,
         ):
             task = bar.add_task(description, total=len(jobs))
-            pending = {threads.submit(call, job): index for index, job in enumerate(jobs)}
+            pending = {
+                threads.submit(copy_context().run, call, index): index for index in range(len(jobs))
+            }
             try:
                 for future in as_completed(pending):
-                    index = pending[future]
-                    results[index], accounts[index] = future.result()
+                    outcomes[pending[future]] = future.result()
                     bar.advance(task)
             except BaseException as error:
                 # Without this the other jobs would be finished first.
                 threads.shutdown(wait=False, cancel_futures=True)
-                while pool:
-                    pool.pop().__exit__(type(error), error, None)
+                team.dismiss(error)
                 raise
-        if shift is not None:
-            shift[1].extend(accounts)
-            while pool:
-                shift[0].release(pool.pop())
-    finally:
-        for worker in pool:
+    if shift is not None:
+        shift[1].extend(outcome.account for outcome in outcomes)
+    if not is_stopped() and any(o.is_cut and o.result is not None for o in outcomes):
+        report_cut(f"{description} did not end in time; this is its best solution so far")
+    return [outcome.result for outcome in outcomes]
+
+
+class _Team:
+    """The workers of one call; those that had to be killed are replaced.
+
+    Args:
+        target: Their function.
+        size: How many work at the same time.
+        crew: Where they come from and go back to; None: they are there for this call only.
+    """
+
+    def __init__(self, target: str, size: int, crew: Crew | None) -> None:
+        self.target, self.size, self.crew = target, size, crew
+        self._workers: list[Worker] = []
+        self._idle: queue.SimpleQueue[Worker] = queue.SimpleQueue()
+
+    def run(self, job: Sequence[Any], max_runtime: float | None, grace: float) -> Outcome:
+        """What comes of a job, as soon as a worker is free; nothing if it need not begin."""
+        worker = self._idle.get()
+        try:
+            if is_stopped():
+                return Outcome(None, Account(), is_cut=True)
+            if not worker.is_alive:
+                self._workers.remove(worker)
+                self._give_back(worker)
+                worker = self._hire()
+            return worker.run(job, max_runtime, is_stopped, grace)
+        finally:
+            self._idle.put(worker)
+
+    def dismiss(self, error: BaseException) -> None:
+        """Ends all workers at once."""
+        while self._workers:
+            self._workers.pop().__exit__(type(error), error, None)
+
+    def _hire(self) -> Worker:
+        worker = Worker(self.target) if self.crew is None else self.crew.hire(self.target)
+        self._workers.append(worker)
+        return worker
+
+    def _give_back(self, worker: Worker) -> None:
+        if self.crew is None:
             worker.__exit__(None, None, None)
-    return results
+        else:
+            self.crew.release(worker)
 
+    def __enter__(self) -> _Team:
+        for _ in range(self.size):
+            self._idle.put(self._hire())
+        return self
 
-def _environment() -> dict[str, str]:
-    """The caller's environment, with this package on the path and one thread per process."""
-    source = str(Path(__file__).resolve().parents[2])
-    path = os.pathsep.join(filter(None, [source, os.environ.get("PYTHONPATH")]))
-    return {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Lets all workers go that are left."""
+        while self._workers:
+            self._give_back(self._workers.pop())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 import warnings
 
 from collections.abc import Sequence
@@ -13,7 +14,7 @@ import pyvrp
 
 from pyvrp.stop import MaxIterations, MaxRuntime, MultipleCriteria
 
-from rl4co.solvers._account import note_incumbent
+from rl4co.solvers._account import is_stop_wanted, note_incumbent, publish
 from rl4co.solvers._problem import INFINITY, Route, RoutingProblem, Vehicle
 
 #: Units of the largest capacity. Then a customer too much weighs about as much as a leg too much,
@@ -44,18 +45,21 @@ def solve_problem(
 
     Args:
         problem: In integers.
-        max_runtime: Seconds.
+        max_runtime: Seconds, building the model included.
         max_iterations: Most iterations of the search; None: only time counts.
         seed: Seed of PyVRP.
         start: Solution to begin with; None: PyVRP makes one.
     """
     if not problem.customers:
         return [], problem.cost([])
+    began = time.perf_counter()
     model = _Model(problem)
     data = model.data()
-    stop: Any = MaxRuntime(max_runtime)
+    left = max(max_runtime - (time.perf_counter() - began), 0.0)
+    criteria: list[Any] = [MaxRuntime(left), lambda cost: is_stop_wanted()]
     if max_iterations is not None:
-        stop = MultipleCriteria([stop, MaxIterations(max_iterations)])
+        criteria.append(MaxIterations(max_iterations))
+    stop = MultipleCriteria(criteria)
     ils = pyvrp.IteratedLocalSearchParams(callbacks=_Recorder(model))
     params = pyvrp.SolveParams(ils=ils, penalty=_penalties(model.factor))
     with warnings.catch_warnings():
@@ -74,7 +78,7 @@ def solve_problem(
 
 
 class _Recorder(pyvrp.IteratedLocalSearchCallbacks):
-    """Notes every new best solution, and the first one."""
+    """Notes and publishes every new best solution, and the first one."""
 
     def __init__(self, model: _Model) -> None:
         self.model = model
@@ -84,8 +88,8 @@ class _Recorder(pyvrp.IteratedLocalSearchCallbacks):
 
     def on_best(self, best: Any) -> None:
         cost = self.model.cost(best)
-        if cost is not None:
-            note_incumbent(cost)
+        if cost is not None and note_incumbent(cost):
+            publish((self.model.routes(best), cost))
 
 
 def _penalties(factor: int) -> Any:

@@ -1,15 +1,18 @@
 """The way of every routing solver: formulate, solve in worker processes, encode, compare costs.
 
-With solutions to begin with, the worker gets their routes, and the better ones are kept.
+With solutions to begin with, the worker gets their routes, and the better ones are kept. Where time
+is over before a solver has any solution of a plain problem, there is a simple one.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import time
 
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 
 from tensordict import TensorDictBase
@@ -19,13 +22,17 @@ from rl4co.core.errors import (
     ConfigError,
     NoSolutionError,
     RL4COError,
+    StoppedError,
     UnsupportedError,
     format_indices,
 )
 from rl4co.core.neighbors import MAX_DENSE_NODES
 from rl4co.envs.base import RL4COEnvBase
+from rl4co.solvers._geometry import geometries, is_plain
 from rl4co.solvers._parallel import map_instances
 from rl4co.solvers._problem import Route, RoutingProblem
+from rl4co.solvers._quick import quick_visits
+from rl4co.solvers._watch import is_stopped, report_cut
 from rl4co.solvers.formulations import (
     RoutingFormulation,
     formulation_of,
@@ -35,6 +42,8 @@ from rl4co.solvers.formulations import (
 
 #: How far the cost that a solver reports may be from the environment's: float32, and integers.
 COST_TOLERANCE = 1e-4
+#: Seconds that a solver gets in any case.
+LEAST_TIME = 0.01
 
 
 def solve_routing(
@@ -43,6 +52,7 @@ def solve_routing(
     target: str,
     arguments: Sequence[Any],
     *,
+    max_runtime: float,
     prepare: Callable[[RoutingProblem], RoutingProblem],
     obstacle: Callable[[RoutingProblem], str | None],
     num_procs: int,
@@ -59,7 +69,8 @@ def solve_routing(
         target: Function of the worker, as `package.module:function`. It gets a prepared problem and
             the arguments, and gives routes and their cost as the solver counts it, or None. With
             `initial`, routes to begin with are its last argument.
-        arguments: Its other arguments.
+        arguments: Its other arguments, behind `max_runtime`.
+        max_runtime: Seconds per instance.
         prepare: Makes of a problem what the worker wants.
         obstacle: Why the solver cannot solve a problem; None: it can.
         num_procs: Number of processes.
@@ -71,12 +82,15 @@ def solve_routing(
     Returns:
         Actions `[B, T]`.
     """
+    began = time.perf_counter()
     formulation = formulation_of(env, RoutingFormulation)
     refuse_dense(env, td, label)
     problems = formulate(env, td, formulation, obstacle, label)
     if max_vehicles is not None:
         problems = [limit_fleet(problem, max_vehicles) for problem in problems]
-    jobs = [(prepare(problem), *arguments) for problem in problems]
+    prepared = [prepare(problem) for problem in problems]
+    left = time_left(began, max_runtime, len(problems))
+    jobs = [(problem, left, *arguments) for problem in prepared]
     starts: list[list[Route]] | None = None
     if initial is not None:
         starts = [
@@ -87,11 +101,20 @@ def solve_routing(
             _refuse_start(problem, start, label)
         jobs = [(*job, start) for job, start in zip(jobs, starts, strict=True)]
     results = map_instances(
-        target, jobs, num_procs, description=f"{label} ({env.name})", progress=progress
+        target,
+        jobs,
+        num_procs,
+        description=f"{label} ({env.name})",
+        progress=progress,
+        max_runtime=left,
     )
     if starts is not None:
         results = list(map(_better, problems, results, starts))
+    if None in results and is_plain(env):
+        results = _fill_gaps(env, td, problems, results, label)
     unsolved = [index for index, result in enumerate(results) if result is None]
+    if unsolved and is_stopped():
+        raise StoppedError(f"expected a solution by {label}, got an interrupt before there was one")
     if unsolved:
         raise NoSolutionError(
             f"expected {label} to find a feasible solution of every {env.name} instance, got none "
@@ -104,6 +127,31 @@ def solve_routing(
     actions = pad_actions(solutions).to(td.device)
     _compare_costs(env, td, actions, problems, [cost for _, cost in results], label)
     return actions
+
+
+def _fill_gaps(
+    env: RL4COEnvBase,
+    td: TensorDictBase,
+    problems: Sequence[RoutingProblem],
+    results: Sequence[tuple[list[Route], float] | None],
+    label: str,
+) -> list[tuple[list[Route], float] | None]:
+    """Simple solutions of a plain problem where a solver has none, if the vehicles suffice."""
+    filled = list(results)
+    for index, geometry in enumerate(geometries(env, td)):
+        if filled[index] is None:
+            problem, visits = problems[index], quick_visits(geometry)
+            parts = [visits[1:]] if geometry.demand is None else _split(visits)
+            routes = [Route(0, nodes) for part in parts if (nodes := part[part > 0].tolist())]
+            if len(routes) <= problem.vehicles[0].count:
+                filled[index] = routes, problem.cost(routes)
+                report_cut(f"{label} found no solution in time; this is a very simple one")
+    return filled
+
+
+def _split(visits: np.ndarray) -> list[np.ndarray]:
+    """The visits of each vehicle, with the depots between them."""
+    return np.split(visits, np.flatnonzero(visits == 0))
 
 
 def formulate(
@@ -134,6 +182,12 @@ def limit_fleet(problem: RoutingProblem, max_vehicles: int) -> RoutingProblem:
     (fleet,) = problem.vehicles
     fleet = dataclasses.replace(fleet, count=min(fleet.count, max_vehicles))
     return dataclasses.replace(problem, vehicles=(fleet,))
+
+
+def time_left(began: float, max_runtime: float, num_instances: int) -> float:
+    """Seconds per instance that are left after all of them were prepared."""
+    spent = (time.perf_counter() - began) / num_instances
+    return max(max_runtime - spent, LEAST_TIME)
 
 
 def refuse_dense(env: RL4COEnvBase, td: TensorDictBase, label: str) -> None:

@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import time
 
+from typing import Any
+
 import numpy as np
 
-from pyscipopt import Model, quicksum
+from pyscipopt import SCIP_EVENTTYPE, Eventhdlr, Model, quicksum
 
+from rl4co.solvers._account import is_stop_wanted, publish
 from rl4co.solvers._mip_problem import Limits, MixedIntegerProblem, Result
 
 
@@ -43,6 +46,8 @@ def solve(problem: MixedIntegerProblem, limits: Limits) -> Result:
     model.setParam("limits/time", max(limits.max_runtime - built, 0.0))
     model.setParam("limits/gap", 0.0)
     model.setParam("randomization/randomseedshift", limits.seed)
+    handler = _Publisher(variables, began)
+    model.includeEventhdlr(handler, "publisher", "publishes every new best solution")
     model.optimize()
     found = model.getNSols() > 0
     return Result(
@@ -51,3 +56,27 @@ def solve(problem: MixedIntegerProblem, limits: Limits) -> Result:
         model.getStatus() == "optimal",
         time.perf_counter() - began,
     )
+
+
+class _Publisher(Eventhdlr):
+    """Publishes every new best solution."""
+
+    def __init__(self, variables: list[Any], began: float) -> None:
+        self.variables, self.began = variables, began
+
+    def eventinit(self) -> None:
+        """Called by SCIP before the search."""
+        self.model.catchEvent(SCIP_EVENTTYPE.BESTSOLFOUND, self)
+
+    def eventexit(self) -> None:
+        """Called by SCIP after the search."""
+        self.model.dropEvent(SCIP_EVENTTYPE.BESTSOLFOUND, self)
+
+    def eventexec(self, event: Any) -> None:
+        """Called by SCIP for each new best solution."""
+        best = self.model.getBestSol()
+        values = np.array([self.model.getSolVal(best, variable) for variable in self.variables])
+        seconds = time.perf_counter() - self.began
+        publish(Result(values, float(self.model.getDualbound()), False, seconds))
+        if is_stop_wanted():
+            self.model.interruptSolve()

@@ -11,10 +11,12 @@ import time
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from typing import TypeVar
 
 from rl4co.solvers._account import Account
 from rl4co.solvers._parallel import _SHIFT
+from rl4co.solvers._watch import stop_on_error
 
 J = TypeVar("J")
 R = TypeVar("R")
@@ -35,7 +37,8 @@ def map_in_threads(
     """Results of `function(job, note)` for all jobs, in their order.
 
     Args:
-        function: Solves one job; tells `note` about better and better costs, if it knows them.
+        function: Solves one job; tells `note` about better and better costs, if it knows them, and
+            asks :func:`~rl4co.solvers._watch.is_stopped` now and then.
         jobs: Jobs.
         num_threads: Jobs at the same time.
         description: Text beside the progress bar.
@@ -51,6 +54,7 @@ def map_in_threads(
     with (
         Progress(console=Console(stderr=True), disable=not show) as bar,
         ThreadPoolExecutor(min(num_threads, max(len(jobs), 1))) as pool,
+        stop_on_error(),
     ):
         task = bar.add_task(description, total=len(jobs) * (total or 1.0))
 
@@ -73,7 +77,7 @@ def map_in_threads(
             bar.advance(task, (total or 1.0) - shown)
             return result, account
 
-        pending = [pool.submit(run, job) for job in jobs]
+        pending = [pool.submit(copy_context().run, run, job) for job in jobs]
         try:
             outcomes = [future.result() for future in pending]
         except BaseException:

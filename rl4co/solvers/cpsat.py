@@ -86,7 +86,13 @@ def cpsat(
         num_procs,
         description=f"CP-SAT ({env.name})",
         progress=progress,
+        max_runtime=max_runtime,
     )
+    results = [
+        # Interrupted before the worker has said anything: what it began with, and no bound.
+        (task.arguments[-1], 0.0, False) if result is None else result
+        for task, result in zip(tasks, results, strict=True)
+    ]
     orders, lower, proven = zip(*results, strict=True)
     actions, costs = _never_worse(env, td, model.encode(env, td, orders), first, model.idle)
     units = [task.unit for task in tasks]

@@ -14,14 +14,18 @@ from tensordict import TensorDictBase
 from torch import Tensor
 
 from rl4co.core.errors import ConfigError
+from rl4co.core.neighbors import MAX_DENSE_NODES
 from rl4co.envs.base import RL4COEnvBase
+from rl4co.envs.routing.cvrp.insertion import cheapest_insertion
 from rl4co.envs.routing.cvrp.iterated_search import iterate_routes
 from rl4co.envs.routing.cvrp.sweep import join_routes, order_route, sweep_partition
 from rl4co.envs.routing.tsp.insertion import insert_in_order
 from rl4co.envs.routing.tsp.iterated_search import iterate_tour
 from rl4co.solvers._base import register_solver
 from rl4co.solvers._geometry import Geometry, as_actions, geometries
+from rl4co.solvers._routing import time_left
 from rl4co.solvers._threads import Note, map_in_threads
+from rl4co.solvers._watch import is_stopped
 from rl4co.solvers.formulations import RoutingFormulation
 
 
@@ -55,9 +59,11 @@ def ils(
     """
     if max_iterations is not None and max_iterations < 0:
         raise ConfigError(f"expected max_iterations of at least 0, got {max_iterations}")
+    began = time.perf_counter()
     instances = geometries(env, td, symmetric=True)
     starts = [None] * len(instances) if initial is None else list(initial.cpu().numpy())
-    _compile()
+    _compile(instances[0])
+    seconds = time_left(began, max_runtime, len(instances))
 
     def solve(job: tuple[Geometry, np.ndarray | None], note: Note) -> np.ndarray:
         geometry, start = job
@@ -66,16 +72,18 @@ def ils(
             start = quick_solution(geometry, np.random.default_rng(seed))
         before = geometry.cost(start)
         note(before)
-        left = max(max_runtime - (time.perf_counter() - began), 0.0)
+        left = max(seconds - (time.perf_counter() - began), 0.0)
         if geometry.demand is None:
             found = iterate_tour(
                 geometry.points, start, geometry.matrix,
                 max_kicks=max_iterations, max_runtime=left, seed=seed, on_improvement=note,
+                is_stopped=is_stopped,
             )  # fmt: skip
         else:
             found = iterate_routes(
                 geometry.points, geometry.demand, geometry.limit, start, geometry.matrix,
                 max_ruins=max_iterations, max_runtime=left, seed=seed, on_improvement=note,
+                is_stopped=is_stopped,
             )  # fmt: skip
         return found if geometry.cost(found) < before else start
 
@@ -85,24 +93,35 @@ def ils(
         num_procs,
         description=f"iterated local search ({env.name})",
         progress=progress,
-        total=max_runtime,
+        total=seconds,
     )
     return as_actions(found, td)
 
 
 def quick_solution(geometry: Geometry, rng: np.random.Generator) -> np.ndarray:
-    """A solution to begin with: random insertion, or a sweep with a short tour for each vehicle."""
+    """A solution to begin with: random insertion, or a sweep with a short tour for each vehicle.
+
+    A sweep through many thousands of customers makes slices that are far too narrow, so these are
+    put where they cost least.
+    """
     if geometry.demand is None:
         return insert_in_order(
             geometry.points, rng.permutation(len(geometry.points)), geometry.matrix
         )
+    if len(geometry.points) > MAX_DENSE_NODES:
+        routes = cheapest_insertion(geometry.points, geometry.demand, geometry.limit)
+        if routes is not None:
+            return routes
     parts = sweep_partition(geometry.points, geometry.demand, geometry.limit)
     return join_routes([order_route(geometry.points, part) for part in parts])
 
 
-def _compile() -> None:
-    """Compiles what is needed before any clock starts; with a cache on disk this is quick."""
+def _compile(geometry: Geometry) -> None:
+    """Compiles what an instance needs, once for all of them; with a cache on disk it is quick."""
     points = np.random.default_rng(0).random((8, 2))
     tour = insert_in_order(points, np.arange(8))
-    iterate_tour(points, tour, max_kicks=1)
+    if geometry.demand is None:
+        iterate_tour(points, tour, max_kicks=1)
+        return
+    order_route(points, np.arange(1, 8))
     iterate_routes(points, np.ones(8), 3.0, np.array([1, 2, 3, 0, 4, 5, 6, 0, 7]), max_ruins=1)

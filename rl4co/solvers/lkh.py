@@ -11,13 +11,21 @@ become tours through one more node, which is next to both of their ends and far 
 LKH computes with integers, so distances are shifted and scaled to 0 ... 1,000,000 and rounded:
 tours whose lengths differ by less than about one millionth of the largest distance per edge are the
 same to it. The costs returned are exact: they come from the environment.
+
+It looks at the clock only between its runs, which take minutes for thousands of nodes. So it is
+killed when its time is over. What is left is its best tour so far or, if there is none yet, one by
+insertion, 2-opt and Or-opt; a warning (or the command line) says so.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import os
+import tempfile
+import time
 
 from importlib.util import find_spec
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -27,11 +35,18 @@ from torch import Tensor
 
 from rl4co.core.errors import ConfigError, MissingDependencyError
 from rl4co.envs.base import RL4COEnvBase
+from rl4co.envs.routing.tsp.insertion import insert_in_order
+from rl4co.envs.routing.tsp.local_search import improve_tour
+from rl4co.envs.routing.tsp.neighbor_search import NUM_NEIGHBORS, improve_tours
 from rl4co.solvers._base import register_solver
+from rl4co.solvers._geometry import Geometry
 from rl4co.solvers._lkh3 import VARIABLE, solve_with_executable
+from rl4co.solvers._lkh_worker import path_from_tour, read_tour
 from rl4co.solvers._parallel import map_instances
 from rl4co.solvers._problem import Route, RoutingProblem, Vehicle
-from rl4co.solvers._routing import formulate, refuse_dense
+from rl4co.solvers._quick import quick_visits
+from rl4co.solvers._routing import formulate, refuse_dense, time_left
+from rl4co.solvers._watch import is_stopped, report_cut
 from rl4co.solvers.formulations import (
     RoutingFormulation,
     formulation_of,
@@ -45,6 +60,8 @@ from rl4co.solvers.formulations._routing import one_route
 RESOLUTION = 1_000_000
 #: Distance to the additional node of an open path, which must not be worth it.
 FAR = 9 * RESOLUTION
+#: Seconds beyond its time before LKH is killed: nothing is lost, its best tour is on disk.
+GRACE = 0.1
 LARGEST_SEED = 2**31 - 1
 
 
@@ -66,7 +83,7 @@ def lkh(
     Args:
         env: Environment.
         td: State after reset.
-        max_runtime: Seconds per instance after which LKH begins no further run.
+        max_runtime: Seconds per instance, after which the best tour so far counts.
         num_procs: Instances solved at the same time, each in its own process.
         runs: Independent runs of LKH, of which the best counts.
         seed: Seed of LKH.
@@ -81,6 +98,7 @@ def lkh(
     """
     if runs < 1:
         raise ConfigError(f"expected at least 1 run, got {runs}")
+    began = time.perf_counter()
     seed = seed or LARGEST_SEED  # LKH takes 0 for the time of day
     refuse_dense(env, td, "LKH")
     formulation = formulation_of(env, RoutingFormulation)
@@ -110,23 +128,17 @@ def lkh(
         matrices = path_distances(distances, in_plane="cost_matrix" not in td.keys())
     else:
         matrices = integer_distances(distances)
-    verb = "solve" if initial is None else "improve"
+    locs = None if is_open else td.get("locs", None)
+    points = [None] * len(problems) if locs is None else list(locs.double().cpu().numpy())
     starts: list[list[int] | None] = [None] * len(problems)
     if initial is not None:
         starts = [
             [0, *one_route(formulation.decode(env, problem, row)), *([last] if last else [])]
             for problem, row in zip(problems, initial.tolist(), strict=True)
         ]
-    tours = map_instances(
-        f"rl4co.solvers._lkh_worker:{verb}_{'path' if is_open else 'tour'}",
-        [
-            (matrix.tolist(), runs, seed, max_runtime, start)
-            for matrix, start in zip(matrices, starts, strict=True)
-        ],
-        num_procs,
-        description=f"LKH ({env.name})",
-        progress=progress,
-    )
+    jobs = list(map(_Job, matrices.numpy(), starts, points))
+    call = _Call(env.name, is_open, runs, seed, max_runtime, num_procs, progress)
+    tours = call.run(jobs, time_left(began, max_runtime, len(jobs)))
     inner = slice(1, -1) if is_open else slice(1, None)
     solutions = [
         formulation.encode(env, problem, [Route(0, tour[inner])])
@@ -134,6 +146,103 @@ def lkh(
     ]
     found = pad_actions(solutions).to(td.device)
     return found if initial is None else _better(env, td, found, initial)
+
+
+class _Job(NamedTuple):
+    """One instance as LKH gets it.
+
+    Attributes:
+        matrix: Integer distances `[M, M]`.
+        start: Tour or path to begin with, or None.
+        points: Coordinates `[M, 2]`, if there are any.
+    """
+
+    matrix: np.ndarray
+    start: list[int] | None = None
+    points: np.ndarray | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class _Call:
+    """One call of LKH for all instances of a batch; arguments as those of the solver.
+
+    Args:
+        is_open: Whether paths are wanted.
+    """
+
+    problem: str
+    is_open: bool
+    runs: int
+    seed: int
+    max_runtime: float
+    num_procs: int
+    progress: bool | None
+
+    def run(self, jobs: list[_Job], left: float) -> list[list[int]]:
+        """Tours from node 0 on, or paths; of those that LKH did not finish, as good as they are.
+
+        Args:
+            jobs: The instances.
+            left: Seconds for each that are left of its time.
+        """
+        verb = "solve" if jobs[0].start is None else "improve"
+        with tempfile.TemporaryDirectory(prefix="rl4co-lkh-") as folder:
+            files = [f"{folder}/{number}.tour" for number in range(len(jobs))]
+            found = map_instances(
+                f"rl4co.solvers._lkh_worker:{verb}_{'path' if self.is_open else 'tour'}",
+                [
+                    (job.matrix, self.runs, self.seed, left, file, job.start)
+                    for job, file in zip(jobs, files, strict=True)
+                ],
+                self.num_procs,
+                description=f"LKH ({self.problem})",
+                progress=self.progress,
+                max_runtime=left,
+                grace=GRACE,
+            )
+            return [
+                self._rescue(job, file) if tour is None else tour
+                for job, file, tour in zip(jobs, files, found, strict=True)
+            ]
+
+    def _rescue(self, job: _Job, file: str) -> list[int]:
+        """The tour or path of an instance whose time was over."""
+        tour = read_tour(file, len(job.matrix))
+        if tour is None and job.start is None:
+            tour = quick_visits(_geometry(job)).tolist() if is_stopped() else insertion_tour(job)
+            what = f"found no tour within {self.max_runtime:g} s; this one is by insertion, 2-opt "
+            what += "and Or-opt"
+        else:
+            what = f"did not end its {self.runs} runs within {self.max_runtime:g} s; this is its "
+            what += "best tour so far"
+        if not is_stopped():
+            report_cut(f"LKH {what}")
+        if tour is None:
+            assert job.start is not None
+            return job.start
+        return path_from_tour(tour) if self.is_open else tour
+
+
+def insertion_tour(job: _Job) -> list[int]:
+    """A tour from node 0 on by insertion, 2-opt and Or-opt."""
+    points, matrix = _geometry(job)[:2]
+    order = np.random.default_rng(0).permutation(len(points))
+    tours = insert_in_order(points, order, matrix)[None]
+    if matrix is None:
+        tours = improve_tours(points[None], tours)
+    elif (matrix == matrix.T).all():
+        tours = improve_tours(points[None], tours, matrix[None])
+    else:
+        tours = improve_tour(matrix[None], tours, num_neighbors=NUM_NEIGHBORS)
+    found: list[int] = np.roll(tours[0], -int((tours[0] == 0).argmax())).tolist()
+    return found
+
+
+def _geometry(job: _Job) -> Geometry:
+    """Coordinates where there are any, which is quicker if not exactly the same; else distances."""
+    if job.points is not None:
+        return Geometry(job.points)
+    return Geometry(np.zeros((len(job.matrix), 2)), job.matrix.astype(np.float64))
 
 
 def find_obstacle(problem: RoutingProblem) -> str | None:

@@ -19,6 +19,7 @@ from rl4co.envs.routing.tsp.iterated_search import iterate_tour
 from rl4co.solvers._base import register_solver
 from rl4co.solvers._geometry import Geometry, as_actions, geometries
 from rl4co.solvers._threads import Note, map_in_threads
+from rl4co.solvers._watch import is_stopped
 from rl4co.solvers.formulations import RoutingFormulation
 
 #: Kicks of the iterated search per customer of a route.
@@ -72,7 +73,7 @@ def sweep(
             if best is None or cost < shortest:
                 best, shortest = visits, cost
                 note(cost)
-            if time.perf_counter() - began > max_runtime:
+            if time.perf_counter() - began > max_runtime or is_stopped():
                 break
         assert best is not None
         return best

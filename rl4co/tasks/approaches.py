@@ -19,12 +19,15 @@ from tensordict import TensorDictBase
 from torch import Tensor, nn
 
 from rl4co.core.errors import ConfigError, UnsupportedError
+from rl4co.core.neighbors import MAX_DENSE_NODES
 from rl4co.core.registry import ENVS, LAYOUTS, SOLVERS
 from rl4co.data.formats import Published
 from rl4co.envs.base import RL4COEnvBase
 from rl4co.envs.improvement import ImprovementEnvBase, is_improvement
 from rl4co.envs.successors import successors_from_tour, tour_from_visits
 from rl4co.solvers._base import Solver
+from rl4co.solvers._quick import quick_solutions
+from rl4co.solvers._watch import is_stopped, offer
 from rl4co.tasks.evaluate import evaluate_policy
 from rl4co.tasks.load import load_policy
 
@@ -73,18 +76,33 @@ class BySolver:
         """A solution that is not worse than `start`, and what the solver has proven."""
         exact = instance.to_tensordict(normalize=False)
         env = environment_of(instance)
-        is_warm = start is not None
-        chosen = SOLVERS[self.solver] if self.solver else env.default_solver(warm_start=is_warm)
+        is_warm, is_large = start is not None, instance.size > MAX_DENSE_NODES
+        chosen = (
+            SOLVERS[self.solver]
+            if self.solver
+            else env.default_solver(warm_start=is_warm, large=is_large)
+        )
         limits = held_limits(instance.solver_options, chosen)
         options: dict[str, Any] = {**limits, **self.options}
         if start is not None:
             options["initial"] = instance.to_actions(start)
+            offer(lambda: Answer(start, chosen.name))
+        else:
+            offer(lambda: _quick_answer(instance, env, exact, chosen.name))
         # A solver without chance gives the same for every seed.
         if self.seed is not None and "seed" in chosen.options:
             options["seed"] = self.seed
         found = chosen(env, exact, max_runtime=self.max_runtime, **options)
         bound = None if found.bounds is None else float(found.bounds[0])
         return Answer(instance.from_actions(found.actions), chosen.name, bound)
+
+
+def _quick_answer(
+    instance: Published, env: RL4COEnvBase, td: TensorDictBase, solver: str
+) -> Answer:
+    """A solution in place of the one that a solver did not find in time."""
+    actions, method = quick_solutions(env, td)
+    return Answer(instance.from_actions(actions), f"{method} in place of {solver}")
 
 
 def held_limits(limits: Mapping[str, int], solver: Solver) -> dict[str, Any]:
@@ -132,12 +150,24 @@ class ByModel:
         """The best solution that the method decodes."""
         seen = instance.as_problem(self.env.name)
         td = seen.to_tensordict(normalize=True)
+        if self.method != "greedy":
+            offer(lambda: Answer(seen.from_actions(self._greedy(td)), "greedy"))
         with self._lock:  # one policy, however many files are worked on
-            actions = self.decode(td)
+            actions = self.decode(td, lambda best: Answer(seen.from_actions(best), self.method))
         return Answer(seen.from_actions(actions), self.method)
 
-    def decode(self, td: TensorDictBase) -> Tensor:
-        """Actions `[B, T]` for instances as the policy sees them."""
+    def _greedy(self, td: TensorDictBase) -> Tensor:
+        """What the policy would do at once `[B, T]`."""
+        actions: Tensor = evaluate_policy(self.env, self.policy, td, "greedy")["actions"]
+        return actions
+
+    def decode(self, td: TensorDictBase, answer: Callable[[Tensor], Answer]) -> Tensor:
+        """Actions `[B, T]` for instances as the policy sees them.
+
+        Args:
+            td: Instances.
+            answer: Makes an answer of actions, for solutions on the way.
+        """
         result = evaluate_policy(self.env, self.policy, td, self.method, **self.options)
         actions: Tensor = result["actions"]
         return actions
@@ -156,11 +186,16 @@ class BySearch(ByModel):
 
     method: str = "eas_lay"
 
-    def decode(self, td: TensorDictBase) -> Tensor:
-        """Actions `[B, T]` for instances as the policy sees them."""
+    def decode(self, td: TensorDictBase, answer: Callable[[Tensor], Answer]) -> Tensor:
+        """See :class:`ByModel`."""
         from rl4co.tasks.search import search  # with Lightning, which nothing else here needs
 
-        return search(self.policy, self.env, td, self.method, **self.options).actions
+        def keep(best: Tensor) -> None:
+            offer(lambda: answer(best))
+
+        return search(
+            self.policy, self.env, td, self.method, **self.options, stop=is_stopped, on_best=keep
+        ).actions
 
 
 @dataclasses.dataclass(frozen=True)
@@ -232,7 +267,8 @@ class ByImprovement:
         from rl4co.tasks.improve import improve
 
         seen = instance.as_problem(self.env.constructive_env.name)
-        options = {"steps": None if "seconds" in self.options else 1000, **self.options}
+        steps = None if "seconds" in self.options else 1000
+        options = {"steps": steps, "stop": is_stopped, **self.options}
         name = type(self.policy).__name__.removesuffix("Policy")
         if self.start is not None:
             first = self.start(instance)
@@ -240,6 +276,8 @@ class ByImprovement:
             options["initial"] = successors_from_tour(tour)
             name = f"{first.solver} + {name}"
         td = seen.to_tensordict(normalize=True)
+        if self.start is not None:
+            offer(lambda: first._replace(solver=name))
         with self._lock:  # one policy, however many files are worked on
             result = improve(self.policy, self.env, td, **options)
         solution = seen.from_actions(result.actions)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 
 from rl4co.core.errors import UnknownNameError
 from rl4co.core.lazy import resolve
@@ -38,6 +38,8 @@ def search(
     save_path: str | Path | None = None,
     seed: int = 1234,
     progress: bool = False,
+    stop: Callable[[], bool] = lambda: False,
+    on_best: Callable[[Tensor], None] | None = None,
     **options: Any,
 ) -> SearchResult:
     """Adapts a policy to instances and returns the best solutions that it meets.
@@ -54,6 +56,8 @@ def search(
             same search is continued.
         seed: Seed of all randomness.
         progress: Whether to show a progress bar with the mean of the best rewards.
+        stop: Asked before every iteration whether to end, but not before the first one.
+        on_best: Called with the best solutions so far `[num, T]` after every iteration.
         options: Further arguments of the method's model, see
             :class:`~rl4co.models.rl.transductive.TransductiveModel`: `augment_size`,
             `decode_type`, `num_solutions`, `optimizer_kwargs`, ...
@@ -78,7 +82,14 @@ def search(
     weight = next(policy.parameters(), None)
     if weight is not None:
         model.to(weight.device)
-    with _bar(method, model, progress) as report:
+    with _bar(method, model, progress) as show:
+
+        def report(state: Progress) -> bool:
+            show(state)
+            if on_best is not None:
+                on_best(model.record.solutions.clone())
+            return not stop()
+
         return model.search(report)
 
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import os
+import threading
 import time
 
 from collections.abc import Callable, Iterable, Sequence
@@ -22,12 +23,13 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from rl4co.core.errors import ConfigError, RL4COError
+from rl4co.core.errors import ConfigError, RL4COError, StoppedError
 from rl4co.data.formats import Published, find_instances, read_instance
 from rl4co.data.formats.published import differs
 from rl4co.data.formats.write import require_writable
 from rl4co.data.io import atomic_write
 from rl4co.solvers._parallel import Crew
+from rl4co.solvers._watch import Watch
 from rl4co.tasks.approaches import (
     Answer,
     Approach,
@@ -39,6 +41,7 @@ from rl4co.tasks.approaches import (
     environment_of,
 )
 from rl4co.tasks.infeasible import accept, explained
+from rl4co.tasks.limits import attend
 
 __all__ = [
     "PICTURES",
@@ -65,6 +68,8 @@ __all__ = [
 
 #: Formats of pictures.
 PICTURES = (".png", ".pdf", ".svg", ".jpg")
+#: Seconds that a solver gets to polish in any case.
+LEAST_TIME = 0.1
 
 
 # ---------------------------------------------------------------- results
@@ -82,6 +87,8 @@ class Solved:
         seconds: How long that took, reading not included.
         start: The solution before it was polished; None if it was not.
         bound: Lower bound that the solver has proven, if it proves any.
+        interrupted: Whether somebody stopped the search.
+        cuts: What a time limit has cut short, in sentences.
     """
 
     file: Path
@@ -91,6 +98,8 @@ class Solved:
     seconds: float
     start: Any = None
     bound: float | None = None
+    interrupted: bool = False
+    cuts: tuple[str, ...] = ()
 
     @functools.cached_property
     def value(self) -> float:
@@ -119,9 +128,11 @@ class Solved:
 
     @property
     def remarks(self) -> list[str]:
-        """What is odd about the result, in words."""
+        """What was cut short, and what is odd about the result, in words."""
         instance, best, bound = self.instance, self.instance.best_known, self.instance.lower_bound
-        found = []
+        found = [*self.cuts]
+        if self.interrupted:
+            found.append("interrupted; this is the best solution so far")
         if best is not None and self.gap is not None and self.gap < 0 and differs(self.value, best):
             found.append(
                 f"the {instance.value_name} is better than the best-known one: a new best "
@@ -164,6 +175,8 @@ def solve_file(
     approach: Approach | None = None,
     *,
     polish: BySolver | None = None,
+    limit: float | None = None,
+    stop: threading.Event | None = None,
     **reading: Any,
 ) -> Solved:
     """Solves one file.
@@ -172,6 +185,9 @@ def solve_file(
         path: Instance in any format of :func:`~rl4co.data.formats.read_instance`.
         approach: How; None: by the best solver for the problem.
         polish: Solver that goes on from the solution; the result is not worse.
+        limit: Seconds after which the best solution so far counts, polishing included, however long
+            the approach would take; None: it ends when it ends.
+        stop: Event that asks for the best solution so far.
         reading: Arguments of `read_instance`: `best_known`, `solution`, `column`, `rounding`,
             `vehicles`.
     """
@@ -180,18 +196,43 @@ def solve_file(
         # Read now, and refused if it breaks a constraint, rather than when time has been spent.
         _ = instance.best_solution
     started = time.perf_counter()
-    chosen = approach or BySolver()
-    with explained(instance, chosen):
-        answer = accept(instance, chosen(instance))
-    start = None
-    if polish is not None:
-        start, better = answer.solution, polish(instance, answer.solution)
-        instance.check(better.solution)
-        answer = better._replace(solver=f"{answer.solver} + {better.solver}")
+    watch, chosen, start = Watch(stop), approach or BySolver(), None
+    first_limit = limit if limit is None or polish is None else limit - polish.max_runtime
+    valid = functools.partial(accept, instance)
+    with watch.over(), explained(instance, chosen):
+        answer = attend(lambda: chosen(instance), watch, first_limit, valid)
+    if polish is not None and not watch.stop.is_set():
+        left = limit and max(limit - (time.perf_counter() - started), LEAST_TIME)
+        first, start = answer, answer.solution
+        answer = _polished(instance, first, polish, watch, left, valid)
     seconds = time.perf_counter() - started
     return Solved(
-        Path(path), instance, answer.solution, answer.solver, seconds, start, answer.bound
+        Path(path),
+        instance,
+        answer.solution,
+        answer.solver,
+        seconds,
+        start,
+        answer.bound,
+        watch.stop.is_set(),
+        tuple(watch.cuts),
     )
+
+
+def _polished(
+    instance: Published,
+    first: Answer,
+    polish: BySolver,
+    watch: Watch,
+    limit: float | None,
+    accept: Callable[[Answer], Answer],
+) -> Answer:
+    """What a solver makes of the first answer; `limit` is what is left of the time."""
+    if limit is not None:
+        polish = dataclasses.replace(polish, max_runtime=min(polish.max_runtime, limit))
+    watch.best = None
+    better = attend(lambda: polish(instance, first.solution), watch, limit, accept)
+    return better._replace(solver=f"{first.solver} + {better.solver}")
 
 
 def solve_files(
@@ -202,6 +243,8 @@ def solve_files(
     then: Callable[[Solved], object] | None = None,
     num_procs: int = 1,
     progress: bool = False,
+    limit: float | None = None,
+    stop: threading.Event | None = None,
     **reading: Any,
 ) -> list[Outcome]:
     """Solves files, and all instances in folders; one that fails does not keep others from it.
@@ -214,6 +257,8 @@ def solve_files(
             fails, the file has failed.
         num_procs: Files worked on at the same time. A model solves one at a time.
         progress: Whether to show a progress bar.
+        limit: See :func:`solve_file`; it is for each file.
+        stop: See :func:`solve_file`; files that are not begun yet have failed.
         reading: See :func:`solve_file`.
 
     Returns:
@@ -225,7 +270,11 @@ def solve_files(
     def attempt(file: Path, crew: Crew) -> Outcome:
         with crew.at_work():
             try:
-                solved = solve_file(file, approach, polish=polish, **reading)
+                if stop is not None and stop.is_set():
+                    raise StoppedError(f"expected to solve {file}, got an interrupt before")
+                solved = solve_file(
+                    file, approach, polish=polish, limit=limit, stop=stop, **reading
+                )
                 if then is not None:
                     then(solved)
                 return solved

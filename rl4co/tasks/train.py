@@ -44,6 +44,8 @@ CONFIG_DIR = Path(__file__).resolve().parent.parent / "configs"
 _SEED_VARIABLE = "RL4CO_DRAWN_SEED"
 #: Exit code of a run that was refused for a reason the user can mend.
 USAGE_ERROR = 2
+#: Exit code of a run that was stopped by SIGTERM, as shells have it.
+TERMINATED = 143
 
 log = get_pylogger(__name__)
 
@@ -197,6 +199,12 @@ def main() -> None:
             raise
         _print_error(_explain(error))
         sys.exit(USAGE_ERROR)
+    except SystemExit as error:
+        if error.code is not None:
+            raise
+        # Lightning ends a training by this after SIGTERM, and Python would call that a success.
+        _print_error("stopped by SIGTERM; go on from a checkpoint with ckpt_path=...")
+        sys.exit(TERMINATED)
 
 
 def config_folder() -> Path:

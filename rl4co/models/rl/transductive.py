@@ -164,11 +164,11 @@ class TransductiveModel(RL4COLitModule):
 
     # ---------------------------------------------------------------- searching
 
-    def search(self, progress: Callable[[Progress], None] | None = None) -> SearchResult:
+    def search(self, progress: Callable[[Progress], object] | None = None) -> SearchResult:
         """Searches all instances, without a trainer.
 
         Args:
-            progress: Called after each iteration.
+            progress: Called after each iteration; if it returns False, the batch has had enough.
         """
         instances, record = self._instances(), self.record
         for first in range(0, len(instances), self.batch_size):
@@ -180,21 +180,21 @@ class TransductiveModel(RL4COLitModule):
         self,
         batch: TensorDictBase,
         first: int,
-        progress: Callable[[Progress], None] | None = None,
+        progress: Callable[[Progress], object] | None = None,
     ) -> Progress | None:
         """Searches the instances of a batch; None if that was done before.
 
         Args:
             batch: Instances, batch `[B]`.
             first: Position of the batch in the data set.
-            progress: Called after each iteration.
+            progress: See :meth:`search`.
         """
         size = self.search_size or len(batch)
         last = None
         for start in range(0, len(batch), size):
             for last in self._iterate(batch[start : start + size], first + start):
-                if progress is not None:
-                    progress(last)
+                if progress is not None and progress(last) is False:
+                    break
         return last
 
     def _iterate(self, batch: TensorDictBase, first: int) -> Iterator[Progress]:
@@ -202,6 +202,7 @@ class TransductiveModel(RL4COLitModule):
         record, rows = self.record, slice(first, first + len(batch))
         if self._is_done(rows):
             return
+        started = time.perf_counter()
         td = self.env.reset(batch).to(self.device)
         with torch.enable_grad():
             search = self.start_search(td)
@@ -211,7 +212,6 @@ class TransductiveModel(RL4COLitModule):
         optimizer = create_optimizer(learning, self.optimizer, self.optimizer_kwargs)
         record.restore(rows, search.adapted, optimizer)
         while not self._is_done(rows):
-            started = time.perf_counter()
             iteration = int(record.iterations[first])
             incumbent = record.incumbents(rows)
             rng = derive_generator(self.run_seed, "search", iteration, device=self.device)
@@ -222,7 +222,9 @@ class TransductiveModel(RL4COLitModule):
                 optimizer.step()
             if record.improve(rows, found.actions, found.rewards):
                 self._check(td, rows)
-            record.close_iteration(rows, time.perf_counter() - started)
+            now = time.perf_counter()
+            record.close_iteration(rows, now - started)
+            started = now
             self._save(rows, search.adapted, optimizer)
             yield Progress(
                 first,
@@ -235,10 +237,13 @@ class TransductiveModel(RL4COLitModule):
 
     def _is_done(self, rows: slice) -> bool:
         """Whether the instances have had their iterations, or their time."""
-        if int(self.record.iterations[rows].min()) >= self.max_iters:
+        iterations = int(self.record.iterations[rows].min())
+        if iterations >= self.max_iters:
             return True
+        seconds = float(self.record.seconds[rows].min())
+        # Another iteration, which would take as long as the others, must still fit in.
         return self.max_runtime is not None and (
-            float(self.record.seconds[rows].min()) > self.max_runtime
+            iterations > 0 and seconds + seconds / iterations > self.max_runtime
         )
 
     def _check(self, td: TensorDictBase, rows: slice) -> None:

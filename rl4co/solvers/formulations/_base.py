@@ -14,11 +14,15 @@ class Formulation:
     Attributes:
         kind: What it describes, for messages; each kind has a base class of its own.
         solvers: Names of the solvers that look for the best solutions of the problem, the best one
-            first: it is the default. Others that read this kind solve the problem if asked for.
+            first: it is the default. The last one is quick. Others that read this kind solve the
+            problem if asked for.
+        large_solver: The default for instances whose distances of all pairs take too much memory;
+            None: there is none.
     """
 
     kind: ClassVar[str] = "formulation"
     solvers: ClassVar[tuple[str, ...]] = ()
+    large_solver: ClassVar[str | None] = None
 
 
 F = TypeVar("F", bound=Formulation)

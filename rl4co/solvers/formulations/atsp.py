@@ -11,3 +11,4 @@ class ATSPFormulation(TSPFormulation):
     """The same tours, with lengths that depend on the direction."""
 
     is_plain = False
+    large_solver = None

@@ -20,6 +20,7 @@ class CVRPFormulation(RoutingFormulation):
     """Vehicles of one kind that deliver from one depot."""
 
     solvers: ClassVar[tuple[str, ...]] = ("pyvrp", "ortools", "insertion")
+    large_solver: ClassVar[str | None] = "ils"
     is_plain: ClassVar[bool] = True
 
     def formulate(self, env: Any, instance: Instance) -> RoutingProblem:

@@ -24,6 +24,7 @@ class CVRPMVCFormulation(CVRPFormulation):
     """
 
     is_plain = False
+    large_solver = None
 
     def formulate(self, env: Any, instance: Instance) -> RoutingProblem:
         """A CVRP with a limited number of vehicles."""

@@ -19,6 +19,7 @@ class CVRPTWFormulation(CVRPFormulation):
     """A CVRP with time windows."""
 
     is_plain = False
+    large_solver = None
 
     def formulate(self, env: Any, instance: Instance) -> RoutingProblem:
         """A CVRP with travel times, service times and windows."""

@@ -23,6 +23,7 @@ class SDVRPFormulation(CVRPFormulation):
     solvers = ("insertion",)
 
     is_plain = False
+    large_solver = None
 
     def formulate(self, env: Any, instance: Instance) -> RoutingProblem:
         """A CVRP of the customers with a demand."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from torch import Tensor
 
@@ -23,6 +23,7 @@ class TSPFormulation(RoutingFormulation):
     """A closed tour through all nodes."""
 
     solvers = ("lkh", "pyvrp", "ortools", "insertion")
+    large_solver: ClassVar[str | None] = "ils"
     is_plain = True
 
     def formulate(self, env: Any, instance: Instance) -> RoutingProblem:

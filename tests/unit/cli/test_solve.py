@@ -84,7 +84,7 @@ def test_json():
         "file": "long.tsp", "name": "long", "problem": "tsp", "nodes": 5,
         "solver": "local_search", "cost": 680.0, "objective": 680.0, "objective_before": None,
         "best_known": None, "gap": None, "lower_bound": None, "optimal": False,
-        "remarks": [],
+        "interrupted": False, "remarks": [],
     }  # fmt: skip
 
 

@@ -1,17 +1,29 @@
-"""Workers that stay between calls, and what they tell about their jobs."""
+"""Workers that stay between calls, what they tell about their jobs, and how these are cut short."""
 
 from __future__ import annotations
 
 import os
+import pickle
 import threading
 import time
+
+from pathlib import Path
 
 import pytest
 
 from rl4co.core.errors import RL4COError
 from rl4co.envs import get_env
-from rl4co.solvers._account import close_account, note_incumbent, open_account
+from rl4co.solvers._account import (
+    close_account,
+    is_stop_wanted,
+    note_incumbent,
+    open_account,
+    publish,
+)
 from rl4co.solvers._parallel import Crew, map_instances
+from rl4co.solvers._threads import map_in_threads
+from rl4co.solvers._watch import Watch, is_stopped
+from rl4co.solvers._workers import Worker
 
 
 def test_accounts_keep_improvements():
@@ -97,3 +109,98 @@ def test_incumbents_are_in_the_units_of_the_environment(solver: str, problem: st
     assert found[-1] == pytest.approx(float(costs[0]), rel=1e-5)
     assert list(found) == sorted(found, reverse=True)
     assert times[0] > 0 and times[-1] <= account.seconds
+
+
+# ---------------------------------------------------------------- limits
+
+
+def publish_and_sleep(results: list[int], seconds: float, sign: str | None = None) -> str:
+    """A job that finds better and better results, and then nothing more."""
+    for result in results:
+        publish(result)
+    if sign is not None:
+        Path(sign).touch()
+    time.sleep(seconds)
+    return "the end"
+
+
+def sleep_until_stopped(sign: str) -> str:
+    """A job that can be asked to stop."""
+    Path(sign).touch()
+    while not is_stop_wanted():
+        time.sleep(0.01)
+    return "stopped"
+
+
+def stop_at(sign: Path) -> Watch:
+    """A watch that stops as soon as there is a sign."""
+    watch = Watch()
+
+    def wait() -> None:
+        while not sign.exists():
+            time.sleep(0.01)
+        watch.stop.set()
+
+    threading.Thread(target=wait, daemon=True).start()
+    return watch
+
+
+def test_a_job_out_of_time_has_its_best_result():
+    """It is killed; the next job gets another process."""
+    jobs = [([1, 2], 600.0), ([], 600.0), ([3], 0.0)]
+    with Watch().over() as watch, Crew() as crew, crew.at_work() as accounts:
+        found = map_instances(
+            f"{__name__}:publish_and_sleep", jobs, max_runtime=[0.1, 0.1, 60.0], grace=0.1
+        )
+    assert found == [2, None, "the end"]
+    assert watch.cuts == ["Solving did not end in time; this is its best solution so far"]
+    assert len(accounts) == 3 and 0.2 <= accounts[0].seconds < 60
+
+
+def test_a_stop_reaches_all_jobs(tmp_path: Path):
+    """Those that listen end by themselves, others are killed, and others are not begun."""
+    sign = tmp_path / "begun"
+    with stop_at(sign).over():
+        assert map_instances(f"{__name__}:sleep_until_stopped", [(str(sign),)]) == ["stopped"]
+        assert map_instances(f"{__name__}:sleep_until_stopped", [(str(sign),)]) == [None]
+    sign = tmp_path / "published"
+    with stop_at(sign).over() as watch:
+        jobs = [([7], 600.0, str(sign)), ([8], 0.0, None)]
+        assert map_instances(f"{__name__}:publish_and_sleep", jobs, grace=0.1) == [7, None]
+    assert watch.cuts == []
+
+
+def test_a_busy_worker_ends_with_its_pipe():
+    """Where no signal tells that the parent has ended, the end of stdin does."""
+    process = Worker("time:sleep")._process
+    assert process.stdin is not None and process.stdout is not None
+    with process.stdin, process.stdout:
+        pickle.dump(("job", pickle.dumps((600.0,))), process.stdin)
+        process.stdin.flush()
+        assert pickle.load(process.stdout) == ("begun", None)
+        process.stdin.close()
+        assert process.wait(60) == 0
+
+
+def test_without_a_watch_a_cut_is_a_warning():
+    """Nothing is silent."""
+    with pytest.warns(UserWarning, match="did not end in time"):
+        map_instances(f"{__name__}:publish_and_sleep", [([1], 600.0)], max_runtime=0.1, grace=0.1)
+
+
+def test_threads_of_a_call_that_fails_are_stopped():
+    """So that Ctrl-C does not wait for an iterated local search."""
+    begun, ended = threading.Event(), threading.Event()
+
+    def work(job: int, note: object) -> None:
+        if job == 0:
+            begun.wait()
+            raise KeyboardInterrupt
+        begun.set()
+        while not is_stopped():
+            time.sleep(0.01)
+        ended.set()
+
+    with pytest.raises(KeyboardInterrupt):
+        map_in_threads(work, [0, 1], 2, description="")
+    assert ended.is_set()

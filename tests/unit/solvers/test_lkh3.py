@@ -200,7 +200,7 @@ def test_a_program_that_takes_too_long(tmp_path: Path, monkeypatch: pytest.Monke
     with Crew() as crew, crew.at_work() as accounts:
         actions, costs = env.solve(env.generate(1), solver="lkh", executable=slow, max_runtime=1.0)
     (account,) = accounts
-    assert 1.0 < account.seconds < 10.0
+    assert 0.8 < account.seconds < 10.0  # preparing the problem is part of its second
     ((seconds, cost),) = account.incumbents  # noted when it was written, not at the end
     assert seconds < account.seconds - 0.2 and cost == pytest.approx(float(costs), rel=1e-4)
     assert [node for node in actions[0].tolist() if node] == [1, 2, 3, 4]
@@ -215,7 +215,7 @@ def test_a_program_ends_with_who_started_it(tmp_path: Path):
         "from rl4co.solvers._problem import RoutingProblem, Vehicle\n"
         "demand = np.array([0, 1, 1, 1, 1]); fleet = (Vehicle(count=4, capacity=1),)\n"
         "problem = RoutingProblem(np.ones((5, 5)), (1, 2, 3, 4), fleet, delivery=demand)\n"
-        f"solve(problem, {program(tmp_path / 'slow', LINGER)!r}, {str(tmp_path)!r}, 600, 1, 1)\n"
+        f"solve(problem, 600, {program(tmp_path / 'slow', LINGER)!r}, {str(tmp_path)!r}, 1, 1)\n"
     )
     process = subprocess.Popen([sys.executable, "-c", code], env={**os.environ, "LINGER": str(pid)})
     until = time.monotonic() + 60

@@ -55,6 +55,7 @@ def iterate_routes(
     num_neighbors: int = NUM_NEIGHBORS,
     seed: int = 0,
     on_improvement: Callable[[float], None] | None = None,
+    is_stopped: Callable[[], bool] = lambda: False,
 ) -> Ints:
     """A solution improved by iterated local search; never longer than the given one.
 
@@ -70,6 +71,7 @@ def iterate_routes(
         num_neighbors: Neighbours of each customer that new edges may lead to.
         seed: Seed of the ruins.
         on_improvement: Called with the length now and then, whenever it has become shorter.
+        is_stopped: Asked now and then whether to end.
 
     Shapes:
         locs `[N, 2]`, demand `[N]`, visits `[T]`, matrix `[N, N]` → `[T']`
@@ -79,7 +81,8 @@ def iterate_routes(
     began = time.perf_counter()
 
     def is_over() -> bool:
-        return max_runtime is not None and time.perf_counter() - began >= max_runtime
+        late = max_runtime is not None and time.perf_counter() - began >= max_runtime
+        return late or is_stopped()
 
     closed = np.concatenate([[0], visits, [0]])
     lists = customer_lists(locs, num_neighbors, matrix)

@@ -51,6 +51,7 @@ def iterate_tour(
     num_neighbors: int = NUM_NEIGHBORS,
     seed: int = 0,
     on_improvement: Callable[[float], None] | None = None,
+    is_stopped: Callable[[], bool] = lambda: False,
 ) -> Ints:
     """A tour improved by iterated local search; never longer than the given one.
 
@@ -64,6 +65,7 @@ def iterate_tour(
         num_neighbors: Neighbours of each node that new edges may lead to.
         seed: Seed of the kicks.
         on_improvement: Called with the length now and then, whenever it has become shorter.
+        is_stopped: Asked now and then whether to end.
 
     Shapes:
         locs `[N, 2]`, tour `[N]`, matrix `[N, N]` → `[N]`
@@ -86,6 +88,8 @@ def iterate_tour(
     rng = np.random.default_rng(seed)
     left = UNLIMITED if max_kicks is None else max_kicks
     while left > 0 and (max_runtime is None or time.perf_counter() - began < max_runtime):
+        if is_stopped():
+            break
         count = min(left, KICKS_PER_LOOK)
         shorter = _kick_and_repair(cycle, rng.random((count, 3)), length)
         left -= count
