@@ -46,6 +46,7 @@ def solve_with_executable(
     num_procs: int,
     runs: int,
     seed: int,
+    max_vehicles: int | None,
     progress: bool | None,
     initial: Tensor | None,
 ) -> Tensor:
@@ -63,6 +64,7 @@ def solve_with_executable(
             obstacle=find_obstacle,
             num_procs=num_procs,
             label="LKH-3",
+            max_vehicles=max_vehicles,
             progress=progress,
             initial=initial,
         )

@@ -75,6 +75,7 @@ def lkh(
     runs: int = 10,
     seed: int = 1,
     executable: str | None = None,
+    max_vehicles: int | None = None,
     progress: bool | None = None,
     initial: Tensor | None = None,
 ) -> Tensor:
@@ -89,6 +90,7 @@ def lkh(
         seed: Seed of LKH.
         executable: Path of LKH-3, which then solves everything. None: that in `RL4CO_LKH`, for what
             `elkai` does not solve.
+        max_vehicles: Most routes of a solution; None: any number. A tour is one.
         progress: Whether to show a progress bar; None: if stderr is a terminal.
         initial: Solutions with which each run begins `[B, T]`; the result is not worse.
 
@@ -114,6 +116,7 @@ def lkh(
             num_procs=num_procs,
             runs=runs,
             seed=seed,
+            max_vehicles=max_vehicles,
             progress=progress,
             initial=initial,
         )

@@ -176,6 +176,17 @@ def test_a_start(lkh3: str):
     assert after <= before
 
 
+def test_the_number_of_vehicles(lkh3: str):
+    """Two customers far from each other: two routes for 4, or one for 1 + 10 + 1."""
+    env = get_env("cvrp", generator_params={"num_loc": 2})
+    instances = env.generate(1)
+    instances["cost_matrix"] = torch.tensor([[[0.0, 1, 1], [1, 0, 10], [1, 10, 0]]])
+    instances["demand"] = torch.full((1, 2), 0.25)
+    for limit, cost in ((None, 4.0), (1, 12.0)):
+        _, costs = env.solve(instances, solver="lkh", executable=lkh3, max_vehicles=limit)
+        assert costs.tolist() == [cost]
+
+
 def test_what_it_cannot_solve(lkh3: str):
     """The reason, before a program is started."""
     for problem, settings, reason in (
