@@ -13,12 +13,11 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
+from rl4co.cli._interrupts import exit_code, sigterm_like_ctrl_c
 from rl4co.core.errors import RL4COError
 from rl4co.core.text import printable
 
 USAGE_ERROR = 2
-#: Exit code after Ctrl-C, as shells have it.
-INTERRUPTED = 130
 
 F = TypeVar("F", bound=Callable[..., None])
 
@@ -55,7 +54,7 @@ def _root(
 def reports_errors(command: F) -> F:
     """Decorator of commands: errors that the user can mend become one line and exit code 2.
 
-    Ctrl-C is one word and exit code 130.
+    Ctrl-C and SIGTERM are one word and the exit code of the signal.
 
     The command has the parameters `json_output` and `debug`.
     """
@@ -63,15 +62,16 @@ def reports_errors(command: F) -> F:
     @functools.wraps(command)
     def wrapped(*args: Any, **kwargs: Any) -> None:
         try:
-            command(*args, **kwargs)
+            with sigterm_like_ctrl_c():
+                command(*args, **kwargs)
         except (RL4COError, OSError) as error:
             if kwargs.get("debug"):
                 raise
             print_error(error, bool(kwargs.get("json_output")))
             raise typer.Exit(USAGE_ERROR) from error
-        except KeyboardInterrupt:
+        except KeyboardInterrupt as interrupt:
             stderr().print("interrupted", style="red")
-            raise typer.Exit(INTERRUPTED) from None
+            raise typer.Exit(exit_code(interrupt)) from None
 
     return wrapped  # type: ignore[return-value]
 
@@ -105,7 +105,7 @@ def stderr() -> Any:
 
 def say(text: str) -> None:
     """Prints a line of the result as plain text, however long; names in it are not obeyed."""
-    print(printable(text))
+    print(printable(text).replace("\n", "?"))
 
 
 def show(title: str, columns: tuple[str, ...], rows: Iterable[tuple[Any, ...]]) -> None:

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM as a wish to end soon, with an answer."""
+"""Ctrl-C and SIGTERM as a wish to end: soon and with an answer, or at once but in good order."""
 
 from __future__ import annotations
 
@@ -10,6 +10,33 @@ from collections.abc import Iterator
 
 #: What shells add to the number of a signal to make an exit code of it.
 SIGNALLED = 128
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM, which ends a command as Ctrl-C does."""
+
+
+def exit_code(interrupt: KeyboardInterrupt) -> int:
+    """Exit code of a command that has ended with this exception."""
+    is_sigterm = isinstance(interrupt, Terminated)
+    return SIGNALLED + (signal.SIGTERM if is_sigterm else signal.SIGINT)
+
+
+@contextlib.contextmanager
+def sigterm_like_ctrl_c() -> Iterator[None]:
+    """SIGTERM raises an exception: temporary files are removed, and results are closed."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def end(*_: object) -> None:
+        raise Terminated
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 class Interrupt:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rl4co.cli._frame import INTERRUPTED, DebugFlag, JsonFlag, app, reports_errors, show, stderr
+from rl4co.cli._frame import DebugFlag, JsonFlag, app, reports_errors, show, stderr
+from rl4co.cli._interrupts import exit_code
 from rl4co.core.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -78,9 +79,9 @@ def benchmark(
             retry_errors=retry_errors,
             progress=False if json_output else None,
         )
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as interrupt:
         stderr().print(f"interrupted; the same command goes on with what is in {folder}")
-        raise typer.Exit(INTERRUPTED) from None
+        raise typer.Exit(exit_code(interrupt)) from None
     files = write_report(report, folder)
     files += draw_plots(report, folder) if plots else []
     if json_output:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 
-#: Characters that move the cursor, change colours or the direction of writing. White space stays.
-_CONTROL = re.compile("[\x00-\x08\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+#: Characters that move the cursor, change colours or the direction of writing. A carriage return
+#: would have the rest of a line written over its beginning; tabs and ends of lines stay.
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
 def printable(text: str) -> str:

@@ -181,7 +181,13 @@ def test_files_of_strangers(tmp_path: Path):
     assert ESCAPES in named
     (tmp_path / "named.tsp").write_text(named, encoding="utf-8")
     (tmp_path / "named.json").write_text(
-        json.dumps({"name": ESCAPES, "coordinates": [[0, 0], [1, 0], [0, 1]]})
+        json.dumps(
+            {
+                "name": ESCAPES,
+                "coordinates": [[0, 0], [1, 0], [0, 1]],
+                "nodes": ["depot", "over\rwritten", "two\nlines"],
+            }
+        )
     )
     broken = tmp_path / f"broken{ESCAPES}.tsp"
     broken.write_text("TYPE : TSP\n")
@@ -207,6 +213,7 @@ def test_files_of_strangers(tmp_path: Path):
         text = answer.stdout + answer.stderr
         assert "?[31m?]0;owned" in text
         assert not any(raw in text for raw in ("\x1b]", "\x07", "\x9b"))
+    assert "over?written" in own.stdout and "two?lines" in own.stdout
     assert bomb.code == 2 and "aliases that stand for more than" in bomb.stderr
     assert len(bomb.stderr) < 1000
     assert npz.code == 2 and "its header announces 8000000000 bytes" in npz.stderr

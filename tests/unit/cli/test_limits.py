@@ -281,6 +281,18 @@ def test_no_solver_survives_its_parent(tmp_path):
         time.sleep(0.02)
 
 
+def test_a_benchmark_that_was_terminated_can_go_on(tmp_path):
+    """SIGTERM ends it as Ctrl-C does: a word on it, the exit code of the signal, no worker left."""
+    method, out = ("-m", "pyvrp:100s"), ("--out", tmp_path / "out")
+    with running("benchmark", write_vrp(tmp_path, 200), *method, *out) as command:
+        command.wait_until(lambda pid: len(children(pid)) == 1)
+        workers = children(command.process.pid)
+        _, messages = command.interrupt(signal.SIGTERM)
+    assert command.process.returncode == 143, messages
+    assert "interrupted; the same command goes on with" in messages
+    assert not any(map(is_running, workers))
+
+
 def test_training_that_was_terminated_has_not_succeeded(tmp_path):
     """SIGTERM within an epoch: a word on it, and the exit code of the signal."""
     settings = [
