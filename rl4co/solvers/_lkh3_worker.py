@@ -18,7 +18,10 @@ Open routes return at no cost. Linehauls come before backhauls as the legs back 
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
+import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -45,7 +48,7 @@ LOOK_EVERY = 0.05
 LAST_LINES = 5
 
 _PROBLEM, _PARAMETERS, _START, _TOURS = "problem.vrp", "problem.par", "start.tour", "tour.{}"
-_DEATH_SIGNAL, _SIGKILL = 1, 9  # prctl(PR_SET_PDEATHSIG, SIGKILL)
+_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG of Linux's prctl
 
 
 def solve_problem(
@@ -108,6 +111,7 @@ def _run(executable: str, place: Path, max_runtime: float, look: Callable[[], No
             stdout=output,
             stderr=subprocess.STDOUT,
             preexec_fn=_end_with_parent if sys.platform == "linux" else None,
+            start_new_session=True,
         )
         until = time.monotonic() + max_runtime
         try:
@@ -116,8 +120,7 @@ def _run(executable: str, place: Path, max_runtime: float, look: Callable[[], No
                 look()
             code = process.poll()
         finally:
-            process.kill()
-            process.wait()
+            _kill_group(process)
     look()
     if not code:
         return None
@@ -125,9 +128,18 @@ def _run(executable: str, place: Path, max_runtime: float, look: Callable[[], No
     return "\n".join([f"exit code {code}", *text.splitlines()[-LAST_LINES:]])
 
 
+def _kill_group(process: subprocess.Popen[bytes]) -> None:
+    """Ends a program that leads a session, and what it has started: it may be a script."""
+    if sys.platform != "win32":
+        with contextlib.suppress(ProcessLookupError):  # all have ended
+            os.killpg(process.pid, signal.SIGKILL)
+    process.kill()
+    process.wait()
+
+
 def _end_with_parent() -> None:
     """The program that is about to start gets a signal when this process ends, however it does."""
-    ctypes.CDLL(None).prctl(_DEATH_SIGNAL, _SIGKILL)
+    ctypes.CDLL(None).prctl(_DEATH_SIGNAL, signal.SIGKILL)
 
 
 class Incumbent:

@@ -211,15 +211,20 @@ class _Call:
     def _rescue(self, job: _Job, file: str) -> list[int]:
         """The tour or path of an instance whose time was over."""
         tour = read_tour(file, len(job.matrix))
-        if tour is None and job.start is None:
-            tour = quick_visits(_geometry(job)).tolist() if is_stopped() else insertion_tour(job)
-            what = f"found no tour within {self.max_runtime:g} s; this one is by insertion, 2-opt "
-            what += "and Or-opt"
-        else:
-            what = f"did not end its {self.runs} runs within {self.max_runtime:g} s; this is its "
-            what += "best tour so far"
-        if not is_stopped():
-            report_cut(f"LKH {what}")
+        if tour is None and job.start is None and is_stopped():
+            tour = quick_visits(_geometry(job)).tolist()
+            report_cut("LKH found no tour in time; this is a very simple one")
+        elif tour is None and job.start is None:
+            tour = insertion_tour(job)
+            report_cut(
+                f"LKH found no tour within {self.max_runtime:g} s; this one is by insertion, 2-opt "
+                "and Or-opt"
+            )
+        elif not is_stopped():
+            report_cut(
+                f"LKH did not end its {self.runs} runs within {self.max_runtime:g} s; this is its "
+                "best tour so far"
+            )
         if tour is None:
             assert job.start is not None
             return job.start

@@ -39,6 +39,7 @@ from rl4co.solvers._feasibility import Judge, needs_more_vehicles, with_vehicle
 from rl4co.solvers._parallel import Crew
 from rl4co.solvers._problem import RoutingProblem
 from rl4co.solvers._routing import limit_fleet
+from rl4co.solvers._watch import is_stopped
 from rl4co.solvers.formulations import RoutingFormulation, formulation_of, instances_of
 from rl4co.tasks.approaches import Answer, Approach, BySolver, environment_of
 
@@ -121,7 +122,9 @@ def explain(instance: BenchmarkInstance, got: str, advice: str, seconds: float) 
         helpful = [*find_relaxations(instance, problem, conflict, judge)]
     # Each of them has been solved.
     remedy = f"there are some {_join(helpful, 'or')}" if helpful else "allow more (--vehicles)"
-    if conflict is None:
+    if conflict is None and is_stopped():
+        got = f"{got}, and an interrupt before it was known why"
+    elif conflict is None:
         got, remedy = f"{got}, and no proof that there are none", f"{advice}; {remedy}"
     else:
         got = f"a proof that there are none: {_reason(instance, conflict)}"

@@ -204,12 +204,16 @@ def test_what_it_cannot_solve(lkh3: str):
 
 
 def test_a_program_that_takes_too_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """It is ended; its last complete tour counts, one customer on each route."""
+    """It is ended, also behind a script; its last complete tour counts, a route per customer."""
     monkeypatch.setenv("LINGER", str(tmp_path / "pid"))
-    slow = program(tmp_path / "slow", LINGER)
+    slow = tmp_path / "script"
+    slow.write_text(f'#!/bin/sh\n{program(tmp_path / "slow", LINGER)} "$@"\nexit $?\n')
+    slow.chmod(0o755)
     env = get_env("cvrp", generator_params={"num_loc": 4})
     with Crew() as crew, crew.at_work() as accounts:
-        actions, costs = env.solve(env.generate(1), solver="lkh", executable=slow, max_runtime=1.0)
+        actions, costs = env.solve(
+            env.generate(1), solver="lkh", executable=str(slow), max_runtime=1.0
+        )
     (account,) = accounts
     assert 0.8 < account.seconds < 10.0  # preparing the problem is part of its second
     ((seconds, cost),) = account.incumbents  # noted when it was written, not at the end

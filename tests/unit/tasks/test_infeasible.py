@@ -17,6 +17,7 @@ from rl4co.solvers._conflict import KINDS, Conflict, find_conflict, without
 from rl4co.solvers._feasibility import Judge, keeps_all, needs_more_vehicles, with_vehicle
 from rl4co.solvers._parallel import Crew
 from rl4co.solvers._problem import Route, RoutingProblem, Vehicle
+from rl4co.solvers._watch import Watch
 from rl4co.tasks.approaches import Answer, BySolver
 from rl4co.tasks.infeasible import accept, explain, explained
 
@@ -157,6 +158,18 @@ def test_without_a_proof_nothing_is_claimed(monkeypatch: pytest.MonkeyPatch):
 
 
 @pytest.mark.solvers
+def test_an_interrupt_before_there_is_a_proof():
+    """Nobody is told to wait longer who did not want to."""
+    watch = Watch()
+    watch.stop.set()
+    with watch.over():
+        error = explain(PACKED, "none", "raise --max-runtime", seconds=3.0)
+    assert str(error) == (
+        "packed: expected routes of at most 2 vehicles, got none, and an interrupt before it was "
+        "known why; allow more (--vehicles)"
+    )
+
+
 def test_longer_routes():
     """Three customers, 10 away in three directions, are too far for one vehicle."""
     pytest.importorskip("ortools")

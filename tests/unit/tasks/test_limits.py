@@ -125,3 +125,13 @@ def test_tours_that_lkh_did_not_finish_writing(tmp_path):
     ):
         file.write_text(text)
         assert read_tour(str(file), 3) == expected
+
+
+def test_a_tour_that_is_not_by_lkh_says_so():
+    """Stopped before LKH has any."""
+    pytest.importorskip("elkai")
+    env, watch = get_env("tsp"), Watch()
+    watch.stop.set()
+    with watch.over():
+        env.solve(env.generate(1), solver="lkh", max_runtime=1.0)
+    assert watch.cuts == ["LKH found no tour in time; this is a very simple one"]
