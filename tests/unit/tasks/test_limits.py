@@ -8,7 +8,7 @@ import time
 import numpy as np
 import pytest
 
-from rl4co.cli.solve import _Shares
+from rl4co.cli._ways import Shares
 from rl4co.core.errors import ConfigError, RL4COError, StoppedError
 from rl4co.envs import get_env
 from rl4co.solvers._lkh_worker import read_tour
@@ -84,14 +84,14 @@ def test_work_that_listens_gives_its_own_result():
 
 def test_shares_of_the_time():
     """Later stages have what they ask for, at most half; without a limit all have it."""
-    assert _Shares.of(None, True, 3.0, 4.0) == (None, 3.0, 4.0)
-    assert _Shares.of(10.0, False, None, None) == (10.0, None, None)
-    assert _Shares.of(10.0, False, None, 2.0) == (8.0, None, 2.0)
-    assert _Shares.of(10.0, False, None, 10.0) == (5.0, None, 5.0)
-    assert _Shares.of(10.0, True, None, None) == (5.0, 5.0, None)
-    assert _Shares.of(12.0, True, 6.0, 6.0) == (6.0, 3.0, 3.0)
+    assert Shares.of(None, True, 3.0, 4.0) == (None, 3.0, 4.0)
+    assert Shares.of(10.0, False, None, None) == (10.0, None, None)
+    assert Shares.of(10.0, False, None, 2.0) == (8.0, None, 2.0)
+    assert Shares.of(10.0, False, None, 10.0) == (5.0, None, 5.0)
+    assert Shares.of(10.0, True, None, None) == (5.0, 5.0, None)
+    assert Shares.of(12.0, True, 6.0, 6.0) == (6.0, 3.0, 3.0)
     with pytest.raises(ConfigError, match="positive number of seconds, got -1"):
-        _Shares.of(-1.0, False, None, None)
+        Shares.of(-1.0, False, None, None)
 
 
 # ---------------------------------------------------------------- solutions at once

@@ -1,0 +1,161 @@
+"""How `rl4co solve` is to find solutions: its options, checked, as an approach to instances."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from rl4co.core.errors import ConfigError, UnknownNameError
+from rl4co.tasks.methods import METHODS, SEARCHES
+
+if TYPE_CHECKING:
+    from rl4co.tasks.solve import Approach, BySolver
+
+
+class Shares(NamedTuple):
+    """Seconds per instance of the stages; None: not limited, or not wanted."""
+
+    first: float | None
+    improve: float | None
+    polish: float | None
+
+    @classmethod
+    def of(
+        cls, total: float | None, improves: bool, improve: float | None, polish: float | None
+    ) -> Shares:
+        """The shares of all stages in the total.
+
+        Later stages have the seconds that they were given, or half of all if they were given none,
+        but leave the first one half.
+        """
+        if total is None:
+            return cls(None, improve, polish)
+        if not total > 0:
+            raise ConfigError(f"expected a positive number of seconds, got {total:g}")
+        if improves and improve is None:
+            improve = total / 2
+        later = (improve or 0.0) + (polish or 0.0)
+        scale = min(1.0, total / 2 / later) if later > 0 else 1.0
+        improve, polish = (None if share is None else scale * share for share in (improve, polish))
+        return cls(total - (improve or 0.0) - (polish or 0.0), improve, polish)
+
+
+@dataclasses.dataclass(frozen=True)
+class Way:
+    """How solutions are to be found: options, None where they are not given."""
+
+    solver: str | None
+    max_runtime: float | None
+    model: Path | None
+    method: str | None
+    initial: Path | None
+    decoding: dict[str, Any]
+    adapting: dict[str, Any]
+    improving: dict[str, Any]
+    seed: int | None
+    lkh: dict[str, Any]  # options of this solver
+
+    def check(self) -> None:
+        """Raises for options that exclude each other, or that would have no effect."""
+        ways = {"--solver": self.solver, "--model": self.model, "--initial": self.initial}
+        chosen = [flag for flag, value in ways.items() if value is not None]
+        if len(chosen) > 1:
+            raise ConfigError(f"expected one of {', '.join(ways)}, got {' and '.join(chosen)}")
+        if self.method is not None and self.method not in METHODS:
+            raise UnknownNameError("evaluation method", self.method, METHODS)
+        decoding = {"method": self.method, **self.decoding, **self.adapting}
+        flag = next((key for key, value in decoding.items() if value is not None), None)
+        if self.model is None and flag is not None:
+            raise ConfigError(
+                f"expected --model with --{flag.replace('_', '-')}, got none; solvers do not decode"
+            )
+        name = self.adapting["search"]
+        if self.max_runtime is not None and chosen not in ([], ["--solver"]) and name is None:
+            raise ConfigError(
+                f"expected --max-runtime only for a solver or a --search, got it with {chosen[0]}; "
+                "--polish SECONDS improves a solution"
+            )
+        self._check_search(name)
+        if self.improving["improve"] is not None and not chosen and self.max_runtime is not None:
+            raise ConfigError(
+                "expected --max-runtime for a solver, got it with --improve alone; use "
+                "--improve-seconds"
+            )
+        for option in ("steps", "seconds", "num_augment"):
+            if self.improving["improve"] is None and self.improving[option] is not None:
+                flag = "copies" if option == "num_augment" else option
+                raise ConfigError(f"expected --improve MODEL with --improve-{flag}, got none")
+
+    def _check_search(self, name: str | None) -> None:
+        if name is None:
+            if self.adapting["iterations"] is not None:
+                raise ConfigError("expected --search with --iterations, got none")
+            return
+        if name not in SEARCHES:
+            raise UnknownNameError("search method", name, SEARCHES)
+        decoding = {"method": self.method, **self.decoding, "num_augment": None}
+        flag = next((key for key, value in decoding.items() if value is not None), None)
+        if flag is not None:
+            raise ConfigError(
+                f"expected --search or --{flag.replace('_', '-')}, got both; a search samples "
+                "from the model as it is being adapted"
+            )
+
+    def approach(self, device: str, progress: bool) -> Approach:
+        """What finds solutions, and improves them.
+
+        Args:
+            device: Device of models.
+            progress: Whether to show the steps of improving.
+        """
+        if self.improving["improve"] is None:
+            return self._first(device)
+        from rl4co.tasks.load import find_device
+        from rl4co.tasks.solve import ByImprovement
+
+        chosen = (self.solver, self.model, self.initial)
+        start = None if all(way is None for way in chosen) else self._first(device)
+        settings = {**self.improving, "seed": self.seed, "progress": progress}
+        given = {key: value for key, value in settings.items() if value is not None}
+        return ByImprovement.load(given.pop("improve"), start, find_device(device), given)
+
+    def _first(self, device: str) -> Approach:
+        """What finds first solutions."""
+        from rl4co.tasks.load import find_device
+        from rl4co.tasks.solve import ByFile, ByModel, BySearch
+
+        if self.initial is not None:
+            return ByFile(self.initial)
+        if self.model is not None and self.adapting["search"] is not None:
+            settings = {
+                "iterations": self.adapting["iterations"],
+                "augment_size": self.decoding["num_augment"],
+                "max_runtime": self.max_runtime,
+                "seed": self.seed,
+            }
+            given = {key: value for key, value in settings.items() if value is not None}
+            return BySearch.load(self.model, self.adapting["search"], find_device(device), given)
+        if self.model is not None:
+            settings = {**self.decoding, "seed": self.seed}
+            given = {key: value for key, value in settings.items() if value is not None}
+            return ByModel.load(self.model, self.method or "greedy", find_device(device), given)
+        return self.by_solver(self.solver, 10.0 if self.max_runtime is None else self.max_runtime)
+
+    def by_solver(self, solver: str | None, seconds: float) -> BySolver:
+        """A solver and its options."""
+        from rl4co.tasks.solve import BySolver
+
+        return BySolver(solver, seconds, self.seed, self.lkh if solver == "lkh" else {})
+
+
+def read_reference(best_known: str | None) -> dict[str, Any]:
+    """Arguments of `read_instance`: a number is a value, a .csv a table, others are solutions."""
+    if best_known is None:
+        return {}
+    try:
+        return {"best_known": float(best_known)}
+    except ValueError:
+        is_table = Path(best_known).suffix.lower() == ".csv"
+        return {"best_known" if is_table else "solution": Path(best_known)}
