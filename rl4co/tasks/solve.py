@@ -203,8 +203,8 @@ def solve_file(
         answer = attend(lambda: chosen(instance), watch, first_limit, valid)
     if polish is not None and not watch.stop.is_set():
         left = limit and max(limit - (time.perf_counter() - started), LEAST_TIME)
-        first, start = answer, answer.solution
-        answer = _polished(instance, first, polish, watch, left, valid)
+        start = answer.solution
+        answer = _polished(instance, answer, polish, watch, left, valid)
     seconds = time.perf_counter() - started
     return Solved(
         Path(path),
@@ -225,13 +225,13 @@ def _polished(
     polish: BySolver,
     watch: Watch,
     limit: float | None,
-    accept: Callable[[Answer], Answer],
+    valid: Callable[[Answer], Answer],
 ) -> Answer:
     """What a solver makes of the first answer; `limit` is what is left of the time."""
     if limit is not None:
         polish = dataclasses.replace(polish, max_runtime=min(polish.max_runtime, limit))
     watch.best = None
-    better = attend(lambda: polish(instance, first.solution), watch, limit, accept)
+    better = attend(lambda: polish(instance, first.solution), watch, limit, valid)
     return better._replace(solver=f"{first.solver} + {better.solver}")
 
 
