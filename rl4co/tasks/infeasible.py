@@ -118,8 +118,11 @@ def explain(instance: BenchmarkInstance, got: str, advice: str, seconds: float) 
         judge = Judge(crew, seconds)
         if judge.find_routes(problem) is not None:
             return NoSolutionError(f"{expected}, got {got}; there are some: {advice}")
+        # First, and in half of the time: to make a conflict minimal may take all that there is.
+        helpful = [*_more_vehicles(problem, Judge(crew, judge.left / 2))]
         conflict = find_conflict(problem, judge)
-        helpful = [*find_relaxations(instance, problem, conflict, judge)]
+        if conflict is not None:
+            helpful += find_relaxations(instance, problem, conflict, judge)
     # Each of them has been solved.
     remedy = f"there are some {_join(helpful, 'or')}" if helpful else "allow more (--vehicles)"
     if conflict is None and is_stopped():
@@ -145,19 +148,16 @@ def _formulate(instance: BenchmarkInstance) -> RoutingProblem:
 
 
 def find_relaxations(
-    instance: BenchmarkInstance, problem: RoutingProblem, conflict: Conflict | None, judge: Judge
+    instance: BenchmarkInstance, problem: RoutingProblem, conflict: Conflict, judge: Judge
 ) -> Iterator[str]:
-    """What would give the problem a solution, in words; each is the least change of its kind.
+    """What but vehicles would give a solution, in words; each is the least change of its kind.
 
     Args:
         instance: Where the problem comes from.
         problem: The problem.
-        conflict: What cannot hold together; None: unknown, so vehicles are added only.
+        conflict: What cannot hold together.
         judge: Solves relaxed problems.
     """
-    yield from _more_vehicles(problem, judge)
-    if conflict is None:
-        return
     if CAPACITY in conflict.kinds:
         yield from _more_capacity(instance, problem, judge)
     if {WINDOWS, HOURS} & set(conflict.kinds):

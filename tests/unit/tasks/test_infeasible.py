@@ -18,6 +18,7 @@ from rl4co.solvers._feasibility import Judge, keeps_all, needs_more_vehicles, wi
 from rl4co.solvers._parallel import Crew
 from rl4co.solvers._problem import Route, RoutingProblem, Vehicle
 from rl4co.solvers._watch import Watch
+from rl4co.tasks import infeasible
 from rl4co.tasks.approaches import Answer, BySolver
 from rl4co.tasks.infeasible import accept, explain, explained
 
@@ -168,6 +169,18 @@ def test_an_interrupt_before_there_is_a_proof():
         "packed: expected routes of at most 2 vehicles, got none, and an interrupt before it was "
         "known why; allow more (--vehicles)"
     )
+
+
+def test_enough_vehicles_are_known_however_long_the_reason_takes(monkeypatch: pytest.MonkeyPatch):
+    """They are looked for first."""
+
+    def take_all_time(problem: RoutingProblem, judge: Judge) -> Conflict:
+        monkeypatch.setattr(judge, "_deadline", 0.0)
+        return Conflict(("capacity",), problem.customers)
+
+    monkeypatch.setattr(infeasible, "find_conflict", take_all_time)
+    error = explain(PACKED, "none", "raise --max-runtime", seconds=10.0)
+    assert str(error).endswith("; there are some with 3 vehicles (--vehicles 3)")
 
 
 def test_longer_routes():
