@@ -2,13 +2,14 @@
 
 Every customer alone can be served (:mod:`rl4co.data.formats.possible` has refused others), so it is
 the number of vehicles that cannot hold together with something else: the capacity, time windows,
-the longest route. Three steps, within a time limit:
+the longest route. Four steps, within a time limit:
 
-1. the *conflict*: a minimal set of constraints that provably cannot hold together, see
+1. the least number of vehicles that suffices;
+2. the *conflict*: a minimal set of constraints that provably cannot hold together, see
    :mod:`rl4co.solvers._conflict`;
-2. *relaxations*: the least change of each constraint in the conflict with which all customers can
-   be served, each of them solved;
-3. both in words, with the names and units of the file.
+3. other *relaxations*: the least change of each constraint in the conflict with which all customers
+   can be served, each of them solved;
+4. all of it in words, with the names and units of the file.
 """
 
 from __future__ import annotations
