@@ -39,6 +39,23 @@ class ShopEmbeddings:
     machines: Tensor | None
     pooled: Tensor
 
+    @classmethod
+    def of(cls, hidden: ShopEmbeddings | Tensor | tuple[Tensor, ...], shop: Shop) -> ShopEmbeddings:
+        """What an encoder gives, also one in the published style.
+
+        Args:
+            hidden: Embeddings; operations `[B, O, D]`; or these with machines `[B, M, D]`. Tensors
+                are summarised without what went into their network.
+            shop: The instances.
+        """
+        if isinstance(hidden, cls):
+            return hidden
+        operations, machines = (*hidden, None)[:2] if isinstance(hidden, tuple) else (hidden, None)
+        pooled = [_pool(operations, operations, shop.real)]
+        if machines is not None:
+            pooled.append(_pool(machines, machines, shop.real_machines))
+        return cls(operations, machines, torch.cat(pooled, -1))
+
 
 class ShopEncoder(AutoregressiveEncoder):
     """Base class: features → linear maps → a network that subclasses have.
