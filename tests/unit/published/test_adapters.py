@@ -10,7 +10,7 @@ from torch.utils.data import DataLoader
 
 from rl4co.core.errors import ConfigError, NoCounterpartError, UnknownNameError, UnsupportedError
 from rl4co.data.utils import check_extension, load_solomon_instance, load_solomon_solution
-from rl4co.envs import CVRPEnv, FJSPEnv, JSSPEnv, TSPEnv, TSPGenerator, TSPkoptEnv
+from rl4co.envs import CVRPEnv, FJSPEnv, JSSPEnv, MTVRPEnv, TSPEnv, TSPGenerator, TSPkoptEnv
 from rl4co.envs.common.distribution_utils import Cluster, Gaussian_Mixture, Mix_Distribution
 from rl4co.models import AttentionModel, AttentionModelPolicy, PointerNetworkPolicy
 from rl4co.models.nn import attention, ops, pos_embeddings
@@ -393,9 +393,16 @@ def test_decoders_answer_published_calls(tsp, policy):
         state = tsp.step(state)["next"]
     out = policy(td, tsp, decode_type="multistart_greedy", num_starts=3)
     assert torch.equal(out["actions"], torch.stack(actions, 1))
+    one, none_asked = (policy(td, tsp, decode_type="greedy", **k) for k in ({}, {"num_starts": 0}))
+    assert torch.equal(one["actions"], none_asked["actions"])
     recurrent = PointerNetworkPolicy(env_name="tsp", embed_dim=8, hidden_dim=8)
     with pytest.raises(UnsupportedError, match="call the policy, which keeps the memory"):
         recurrent.decoder(td, recurrent.encoder(td)[0], num_starts=0)
+
+
+def test_environments_of_variants_print_the_presets(capsys):
+    MTVRPEnv.print_presets()
+    assert "vrpb: " in capsys.readouterr().out
 
 
 def test_stepwise_model_generates_and_empties():
