@@ -48,9 +48,10 @@ class ShopEmbeddings:
                 are summarised without what went into their network.
             shop: The instances.
         """
-        if isinstance(hidden, cls):
+        if isinstance(hidden, ShopEmbeddings):
             return hidden
-        operations, machines = (*hidden, None)[:2] if isinstance(hidden, tuple) else (hidden, None)
+        tensors = hidden if isinstance(hidden, tuple) else (hidden,)
+        operations, machines = tensors[0], tensors[1] if len(tensors) > 1 else None
         pooled = [_pool(operations, operations, shop.real)]
         if machines is not None:
             pooled.append(_pool(machines, machines, shop.real_machines))
