@@ -42,7 +42,7 @@ class DecodingStrategy(StepHooks):
         tanh_clipping: Bound of the tanh clipping (0 = none).
         mask_logits: Whether forbidden actions are masked.
         multistart: Whether the first action is forced to distinct starts.
-        num_starts: Starts per instance (None = as many as the environment offers).
+        num_starts: Starts per instance (None or 0 = as many as the environment offers).
         num_samples: Solutions per instance, all actions chosen by the policy.
         select_best: Keep only the best solution of each instance.
         rng: Random stream of sampling (None = torch's global one).
@@ -88,6 +88,8 @@ class DecodingStrategy(StepHooks):
             raise ConfigError(f"expected tanh_clipping of at least 0, got {self.tanh_clipping}")
         if self.num_samples < 1:
             raise ConfigError(f"expected num_samples of at least 1, got {self.num_samples}")
+        if self.num_starts == 0:  # published for: not asked for
+            object.__setattr__(self, "num_starts", None)
         if self.num_starts is not None and self.num_starts < 1:
             raise ConfigError(f"expected num_starts of at least 1, got {self.num_starts}")
         if self.multistart and self.num_samples > 1:

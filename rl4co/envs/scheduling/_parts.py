@@ -41,6 +41,12 @@ def operation_jobs(end_op_per_job: Tensor, pad_mask: Tensor) -> Tensor:
     return behind.clamp_max(num_jobs - 1)
 
 
+def one_hot_jobs(ops_job_map: Tensor, pad_mask: Tensor, num_jobs: int) -> Tensor:
+    """Operations of each job, `[*B, O], [*B, O]` → `[*B, J, O]`; padding is of none."""
+    jobs = torch.arange(num_jobs, device=pad_mask.device).unsqueeze(-1)  # [J, 1]
+    return (ops_job_map.unsqueeze(-2) == jobs) & ~pad_mask.unsqueeze(-2)
+
+
 def instance_faults(instance: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Rules of job shops: rule → `[*B]`, True where an instance breaks it."""
     first, last = instance["start_op_per_job"], instance["end_op_per_job"]  # [*B, J]

@@ -11,7 +11,11 @@ from torch import Tensor, nn
 from rl4co.decoding.rollout import Rollout
 from rl4co.decoding.strategies import DecodingStrategy
 from rl4co.envs.base import RL4COEnvBase, State
-from rl4co.models.policies.published_style import has_published_forward, refuse_unused
+from rl4co.models.policies.published_style import (
+    answer_rows,
+    has_published_forward,
+    refuse_unused,
+)
 
 
 class ConstructiveEncoder(nn.Module):
@@ -58,6 +62,16 @@ class ConstructiveDecoder(nn.Module):
     def forward(self, state: Mapping[str, Tensor], cache: Any) -> Tensor:
         """Logits `[B, Q, N]` of a state with axes `[B, Q]`; neither clipped nor masked."""
         raise NotImplementedError
+
+    def __call__(self, *given: Any, **named: Any) -> Any:
+        """As :meth:`forward`, or as published code asks: `(td, hidden, num_starts)` → logits, mask.
+
+        With these three arguments the state has one batch axis, see
+        :func:`~rl4co.models.policies.published_style.answer_rows`.
+        """
+        if self.takes_rows or len(given) + len(named) < 3:
+            return super().__call__(*given, **named)
+        return answer_rows(self, *given, **named)
 
     def pre_decoder_hook(
         self, td: TensorDictBase, env: RL4COEnvBase, hidden: Any, num_starts: int = 0

@@ -1,13 +1,15 @@
 """Decoders written for the published package: `forward(td, hidden, num_starts)` → logits and mask.
 
 Such a decoder reads TensorDicts with one batch axis, row `s * B + b` being solution s of instance
-b, and prepares what it computes once in `pre_decoder_hook(td, env, hidden, num_starts)`.
+b, and prepares what it computes once in `pre_decoder_hook(td, env, hidden, num_starts)`. And the
+other way round: :func:`answer_rows` lets published code call the decoders of this library.
 """
 
 from __future__ import annotations
 
 import inspect
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -74,6 +76,30 @@ def published_logits(decoder: Any, env: RL4COEnvBase, hidden: Any) -> LogitsFn:
         return unbatchify(logits, num_solutions)
 
     return logits_fn
+
+
+def answer_rows(
+    decoder: Any, td: Mapping[str, Tensor], hidden: Any, num_starts: int
+) -> tuple[Tensor, Tensor]:
+    """Logits and action mask `[S * B, N]` of a decoder that reads states with axes `[B, S]`.
+
+    What the decoder prepares is prepared anew in every call, because the caller keeps the encoder's
+    result alone.
+
+    Args:
+        decoder: The decoder.
+        td: State with one batch axis `[S * B]`, starts outermost.
+        hidden: The encoder's result for the instances `[B]`.
+        num_starts: Solutions per instance S; 0: one.
+    """
+    state = {key: unbatchify(value, max(num_starts, 1)) for key, value in td.items()}  # [B, S, ...]
+    cache = decoder.prepare(hidden, {key: value[:, 0] for key, value in state.items()})
+    if decoder.start_memory(state, cache):
+        raise UnsupportedError(
+            f"expected a decoder without a memory of former actions, got {type(decoder).__name__}; "
+            "call the policy, which keeps the memory from step to step"
+        )
+    return flatten_starts(decoder(state, cache)), td["action_mask"]
 
 
 def _prepare(decoder: Any, env: RL4COEnvBase, hidden: Any, td: TensorDict, num_starts: int) -> Any:

@@ -188,6 +188,11 @@ class StepwisePPO(InnerLoop):
         self._restored: list[dict[str, Any]] | None = None
 
     @property
+    def rb(self) -> TransitionBuffer:
+        """The buffer by its published name."""
+        return self.buffer
+
+    @property
     def _stepwise(self) -> StepwisePolicy:
         """The policy, for type checkers."""
         return cast(StepwisePolicy, self.policy)

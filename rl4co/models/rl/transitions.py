@@ -86,6 +86,9 @@ class TransitionBuffer:
         if self._storage is not None:
             self._storage.empty()
 
+    #: The published name.
+    empty = clear
+
     # ---------------------------------------------------------------- checkpoints
 
     def state_dict(self) -> dict[str, dict[str, Tensor]]:

@@ -1,20 +1,37 @@
 """Encoders, embeddings and actors of job shops with the published arguments.
 
 In the published package every part has a `scaling_factor`; here the encoder has it, and takes that
-of an init embedding in the published style.
+of an init embedding in the published style. Its encoders give tensors, which its notebooks unpack;
+decoders here take these, too.
 """
 
 from __future__ import annotations
 
-from torch import nn
+from collections.abc import Mapping
+
+from torch import Tensor, nn
 
 from rl4co.models.zoo.l2d.actors import MLPActor, PointerActor
 from rl4co.models.zoo.l2d.encoder import (
     GCNEncoder,
     HGNNEncoder,
     MatNetShopEncoder,
+    ShopEncoder,
     ShopInitEmbedding,
 )
+
+
+class _TensorsEncoder(ShopEncoder):
+    """Gives operations `[B, O, D]`, or these and machines `[B, M, D]`, in place of a record."""
+
+    def forward(  # type: ignore[override]
+        self, td: Mapping[str, Tensor]
+    ) -> tuple[Tensor | tuple[Tensor, Tensor], Tensor]:
+        """Embeddings of states with batch `[B]`, and operations before the network."""
+        found, init = super().forward(td)
+        if found.machines is None:
+            return found.operations, init
+        return (found.operations, found.machines), init
 
 
 class JSSPInitEmbedding(ShopInitEmbedding):
@@ -50,7 +67,7 @@ class FJSPMatNetInitEmbedding(FJSPInitEmbedding):
         super().__init__(embed_dim, scaling_factor)
 
 
-class GCN4JSSP(GCNEncoder):
+class GCN4JSSP(_TensorsEncoder, GCNEncoder):
     """Graph convolutions over the disjunctive graph.
 
     Args:
@@ -73,7 +90,7 @@ class GCN4JSSP(GCNEncoder):
         )
 
 
-class HetGNNEncoder(HGNNEncoder):
+class HetGNNEncoder(_TensorsEncoder, HGNNEncoder):
     """The heterogeneous graph network.
 
     Args:
@@ -103,7 +120,7 @@ class HetGNNEncoder(HGNNEncoder):
         )
 
 
-class Encoder(MatNetShopEncoder):
+class Encoder(_TensorsEncoder, MatNetShopEncoder):
     """MatNet with self-attention.
 
     Args:

@@ -53,7 +53,6 @@ def test_names(name):
         ("tanh_clipping", math.nan),
         ("num_samples", 0),
         ("num_samples", -3),
-        ("num_starts", 0),
         ("num_starts", -1),
     ],
 )

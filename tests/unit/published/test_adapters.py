@@ -10,9 +10,9 @@ from torch.utils.data import DataLoader
 
 from rl4co.core.errors import ConfigError, NoCounterpartError, UnknownNameError, UnsupportedError
 from rl4co.data.utils import check_extension, load_solomon_instance, load_solomon_solution
-from rl4co.envs import CVRPEnv, FJSPEnv, TSPEnv, TSPGenerator, TSPkoptEnv
+from rl4co.envs import CVRPEnv, FJSPEnv, JSSPEnv, MTVRPEnv, TSPEnv, TSPGenerator, TSPkoptEnv
 from rl4co.envs.common.distribution_utils import Cluster, Gaussian_Mixture, Mix_Distribution
-from rl4co.models import AttentionModel, AttentionModelPolicy
+from rl4co.models import AttentionModel, AttentionModelPolicy, PointerNetworkPolicy
 from rl4co.models.nn import attention, ops, pos_embeddings
 from rl4co.models.nn.env_embeddings.context import EnvContext, VRPContext
 from rl4co.models.nn.env_embeddings.dynamic import StaticEmbedding
@@ -20,10 +20,13 @@ from rl4co.models.nn.env_embeddings.edge import TSPEdgeEmbedding
 from rl4co.models.nn.env_embeddings.init import VRPInitEmbedding
 from rl4co.models.nn.graph.attnnet import GraphAttentionNetwork
 from rl4co.models.nn.graph.gcn import GCNEncoder
+from rl4co.models.nn.graph.hgnn import HetGNNEncoder
 from rl4co.models.nn.graph.mpnn import MessagePassingEncoder
 from rl4co.models.nn.mlp import MLP
 from rl4co.models.zoo.l2d.decoder import FJSPActor, L2DAttnActor, L2DDecoder
-from rl4co.models.zoo.l2d.policy import L2DPolicy4PPO
+from rl4co.models.zoo.l2d.encoder import GCN4JSSP
+from rl4co.models.zoo.l2d.model import L2DPPOModel
+from rl4co.models.zoo.l2d.policy import L2DPolicy, L2DPolicy4PPO
 from rl4co.models.zoo.matnet.matnet_w_sa import Encoder
 from rl4co.models.zoo.nargnn.encoder import NARGNNNodeEncoder
 from rl4co.models.zoo.symnco import losses
@@ -344,3 +347,74 @@ def test_parts_of_shops():
         policy = L2DPolicy4PPO(decoder=decoder, embed_dim=16, env_name="fjsp")
         out = policy.act(env.reset(batch_size=[2]), env)
         assert out["logprobs"].shape == (2,) and out["value"].shape == (2,)
+
+
+def test_shop_is_solved_by_encoder_and_decoder_alone():
+    """As the published notebook on scheduling builds a schedule, which is the policy's own."""
+    env = FJSPEnv(generator_params={"num_jobs": 3, "num_machines": 2}, seed=1)
+    fresh = td = env.reset(batch_size=[2])
+    operations = td["job_ops_adj"]  # [B, J, O]
+    assert torch.equal(operations.sum(1), (~td["pad_mask"]).long())
+    assert torch.equal(operations.sum(2), td["end_op_per_job"] - td["start_op_per_job"] + 1)
+    encoder = HetGNNEncoder(embed_dim=16, num_layers=1).eval()
+    decoder = L2DDecoder(env_name=env.name, embed_dim=16).eval()
+    (op_emb, ma_emb), _ = encoder(td)
+    assert op_emb.shape == (*td["pad_mask"].shape, 16) and ma_emb.shape == (2, 2, 16)
+    actions = []
+    while not td["done"].all():
+        logits, mask = decoder(td, (op_emb, ma_emb), num_starts=0)
+        assert torch.equal(mask, td["action_mask"])
+        td["action"] = logits.masked_fill(~mask, -torch.inf).argmax(1)
+        actions.append(td["action"])
+        td = env.step(td)["next"]
+    policy = L2DPolicy(encoder=encoder, decoder=decoder, embed_dim=16, env_name="fjsp").eval()
+    out = policy(fresh, env, decode_type="greedy")
+    assert torch.equal(out["actions"], torch.stack(actions, 1))
+    assert env.render(td, 1).axes[0].get_title().endswith(f"makespan {td['time'][1]:g}")
+    td = JSSPEnv(generator_params={"num_jobs": 3, "num_machines": 2}).reset(batch_size=[2])
+    hidden, init = GCN4JSSP(16, 1)(td)
+    assert hidden.shape == init.shape == (2, 6, 16)
+    assert L2DDecoder(embed_dim=16)(td, hidden, 0)[0].shape == (2, 4)
+
+
+def test_decoders_answer_published_calls(tsp, policy):
+    """Rows of states, starts outermost, one after the other as the policy takes them itself."""
+    td = tsp.reset(batch_size=[2])
+    policy = policy.eval()
+    hidden, _ = policy.encoder(td)
+    rows = tensor_ops.batchify(td, 3)
+    rows["action"] = tsp.select_start_nodes(td, 3)
+    actions, state = [rows["action"]], tsp.step(rows)["next"]
+    state, _, hidden = policy.decoder.pre_decoder_hook(state, tsp, hidden, 3)
+    while not state["done"].all():
+        logits, mask = policy.decoder(state, hidden, 3)
+        state["action"] = logits.masked_fill(~mask, -torch.inf).argmax(-1)
+        actions.append(state["action"])
+        state = tsp.step(state)["next"]
+    out = policy(td, tsp, decode_type="multistart_greedy", num_starts=3)
+    assert torch.equal(out["actions"], torch.stack(actions, 1))
+    one, none_asked = (policy(td, tsp, decode_type="greedy", **k) for k in ({}, {"num_starts": 0}))
+    assert torch.equal(one["actions"], none_asked["actions"])
+    recurrent = PointerNetworkPolicy(env_name="tsp", embed_dim=8, hidden_dim=8)
+    with pytest.raises(UnsupportedError, match="call the policy, which keeps the memory"):
+        recurrent.decoder(td, recurrent.encoder(td)[0], num_starts=0)
+
+
+def test_environments_of_variants_print_the_presets(capsys):
+    MTVRPEnv.print_presets()
+    assert "vrpb: " in capsys.readouterr().out
+
+
+def test_stepwise_model_generates_and_empties():
+    env = JSSPEnv(generator_params={"num_jobs": 3, "num_machines": 2}, stepwise_reward=True)
+    policy = L2DPolicy4PPO(embed_dim=16, num_encoder_layers=1, env_name="jssp", het_emb=False)
+    model = L2DPPOModel(env, policy=policy, batch_size=2, train_data_size=2, val_data_size=2)
+    out = model.policy.generate(
+        env.reset(batch_size=[2]), env=env, phase="test", decode_type="multistart_sampling",
+        num_starts=3, select_best=True,
+    )  # fmt: skip
+    assert out["reward"].shape == (2,) and not out["reward"].requires_grad
+    model.collect(env.generator(2), 0)
+    assert len(model.rb) == 12
+    model.rb.empty()
+    assert len(model.rb) == 0

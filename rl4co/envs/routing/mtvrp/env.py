@@ -237,6 +237,11 @@ class MTVRPEnv(RL4COEnvBase):
         """
         return variants.get_variant_names(td)
 
+    @staticmethod
+    def print_presets() -> None:
+        """Prints the presets of the generator with the probabilities of their features."""
+        MTVRPGenerator.print_presets()
+
     def _render(self, state: State, actions: Tensor | None, **options: Any) -> Any:
         from rl4co.envs.routing.mtvrp.render import render
 

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal
 
 import torch
 
-from tensordict import TensorDict
+from tensordict import TensorDict, TensorDictBase
 from torch import Tensor
 
 from rl4co.core.errors import (
@@ -56,6 +56,7 @@ class FJSPEnv(ShopSchedules):
         | `end_op_per_job` | int64 | `[*B, J]` | last operation of each job |
         | `pad_mask` | bool | `[*B, O]` | operations that are padding |
         | `ops_job_map` | int64 | `[*B, O]` | job of each operation (padding: some job) |
+        | `job_ops_adj` | bool | `[*B, J, O]` | operations of each job |
         | `ops_sequence_order` | int64 | `[*B, O]` | place in its job, from 0 (padding: 0) |
         | `ops_ma_adj` | bool | `[*B, M, O]` | eligible machines of each operation |
         | `num_eligible` | float32 | `[*B, O]` | number of eligible machines (padding: 0) |
@@ -155,6 +156,7 @@ class FJSPEnv(ShopSchedules):
         state = {
             **{key: instance[key] for key in self.instance_shapes},
             "ops_job_map": job,
+            "job_ops_adj": parts.one_hot_jobs(job, pad, first.shape[-1]),
             "ops_sequence_order": torch.where(pad, 0, places),
             **self._machine_facts(instance),
             "next_op": first,
@@ -382,8 +384,34 @@ class FJSPEnv(ShopSchedules):
             return super().load_data(path)
         return self.file_generator_cls(path).instances
 
+    def render(
+        self,
+        td: TensorDictBase,
+        actions: Tensor | int | None = None,
+        *,
+        index: int = 0,
+        **options: Any,
+    ) -> Any:
+        """As of every environment; a number as `actions` is the published call.
+
+        Args:
+            td: State, batched or single.
+            actions: `[*B, T]`; None for the jobs alone; or the index of an instance of the batch,
+                whose schedule so far is drawn.
+            index: Which instance of a batch to draw.
+            options: See :func:`rl4co.envs.scheduling.fjsp.render.render`.
+        """
+        if not isinstance(actions, int):
+            return super().render(td, actions, index=index, **options)
+        keys = ("start_times", "finish_times", "ma_assignment")
+        row = td.reshape(-1)[actions].detach().cpu()
+        return self._draw(row, parts.Schedule(*(row[key] for key in keys)), **options)
+
     def _render(self, state: State, actions: Tensor | None, **options: Any) -> Any:
+        schedule = None if actions is None else self.get_schedule(state, actions)
+        return self._draw(state, schedule, **options)
+
+    def _draw(self, state: State, schedule: parts.Schedule | None, **options: Any) -> Any:
         from rl4co.envs.scheduling.fjsp.render import render
 
-        schedule = None if actions is None else self.get_schedule(state, actions)
         return render(state, schedule, **options)

@@ -34,6 +34,7 @@ class JSSPEnv(FJSPEnv):
         | `end_op_per_job` | int64 | `[*B, J]` | last operation of each job |
         | `pad_mask` | bool | `[*B, O]` | operations that are padding |
         | `ops_job_map` | int64 | `[*B, O]` | job of each operation (padding: some job) |
+        | `job_ops_adj` | bool | `[*B, J, O]` | operations of each job |
         | `ops_sequence_order` | int64 | `[*B, O]` | place in its job, from 0 (padding: 0) |
         | `op_times` | float32 | `[*B, O]` | processing time of each operation (padding: 0) |
         | `ma_assignment` | int64 | `[*B, O]` | machine of each operation (padding: 0) |

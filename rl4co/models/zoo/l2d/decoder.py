@@ -80,12 +80,15 @@ class L2DDecoder(AutoregressiveDecoder):
         return STEP_KEYS if self.feature_extractor is None else None
 
     def prepare(
-        self, hidden: ShopEmbeddings | None, state: Mapping[str, Tensor]
+        self,
+        hidden: ShopEmbeddings | Tensor | tuple[Tensor, ...] | None,
+        state: Mapping[str, Tensor],
     ) -> ActorCache | None:
         """What the actor needs of the embeddings; nothing if each state is encoded anew."""
         if hidden is None:
             return None
-        return self.actor.prepare(hidden, Shop.of(state, self.scaling_factor))
+        shop = Shop.of(state, self.scaling_factor)
+        return self.actor.prepare(ShopEmbeddings.of(hidden, shop), shop)
 
     def forward(self, state: Mapping[str, Tensor], cache: ActorCache | None) -> Tensor:
         """Logits `[B, Q, A]` of states with axes `[B, Q]`."""
@@ -100,8 +103,8 @@ class L2DDecoder(AutoregressiveDecoder):
         """Logits `[B, A]` of states with batch `[B]`, and their pooled embeddings."""
         assert self.feature_extractor is not None
         state = trim_padding(state)
-        embeddings, _ = self.feature_extractor(state)
         shop = Shop.of(state, self.scaling_factor)
+        embeddings = ShopEmbeddings.of(self.feature_extractor(state)[0], shop)
         cache = self.actor.prepare(embeddings, shop, state["next_op"])
         step = {key: state[key].unsqueeze(1) for key in (*STEP_KEYS, "action_mask")}  # [B, 1, ...]
         return self.actor(observe(step, shop), cache).squeeze(1), embeddings.pooled

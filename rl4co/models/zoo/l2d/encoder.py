@@ -39,6 +39,24 @@ class ShopEmbeddings:
     machines: Tensor | None
     pooled: Tensor
 
+    @classmethod
+    def of(cls, hidden: ShopEmbeddings | Tensor | tuple[Tensor, ...], shop: Shop) -> ShopEmbeddings:
+        """What an encoder gives, also one in the published style.
+
+        Args:
+            hidden: Embeddings; operations `[B, O, D]`; or these with machines `[B, M, D]`. Tensors
+                are summarised without what went into their network.
+            shop: The instances.
+        """
+        if isinstance(hidden, ShopEmbeddings):
+            return hidden
+        tensors = hidden if isinstance(hidden, tuple) else (hidden,)
+        operations, machines = tensors[0], tensors[1] if len(tensors) > 1 else None
+        pooled = [_pool(operations, operations, shop.real)]
+        if machines is not None:
+            pooled.append(_pool(machines, machines, shop.real_machines))
+        return cls(operations, machines, torch.cat(pooled, -1))
+
 
 class ShopEncoder(AutoregressiveEncoder):
     """Base class: features → linear maps → a network that subclasses have.

@@ -23,7 +23,7 @@ STEP_KEYS = ("next_op", "time", "busy_until", "job_busy_until", "earliest_start"
 OPERATION_KEYS = (
     *("proc_times", "op_times", "pad_mask", "ops_job_map", "ops_sequence_order", "ops_ma_adj"),
     *("num_eligible", "cumulative_work", "start_times", "finish_times", "ma_assignment"),
-    *("op_scheduled", "lbs", "is_ready"),
+    *("op_scheduled", "lbs", "is_ready", "job_ops_adj"),
 )
 #: Numbers of features.
 NUM_OPERATION, NUM_MACHINE, NUM_JOB, NUM_PAIR = 8, 4, 6, 4

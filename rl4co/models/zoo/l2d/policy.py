@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Any, overload
 
+import torch
+
 from tensordict import TensorDictBase
 from torch import Tensor, nn
 
@@ -202,6 +204,19 @@ class L2DPolicy4PPO(ActsByJudging, L2DPolicy):
             mask_logits=self.mask_logits,
         )
         return log_probs, self.critic(pooled).squeeze(-1)
+
+    @torch.no_grad()
+    def generate(
+        self, td: TensorDictBase, env: RL4COEnvBase | str | None = None, **options: Any
+    ) -> dict[str, Any]:
+        """Solutions without gradients: the published name of a call of the policy.
+
+        Args:
+            td: State after `env.reset`, batch `[B]`.
+            env: Environment, its name, or None for the policy's own.
+            options: Further arguments of :meth:`forward`.
+        """
+        return self(td, env, **options)
 
     @overload
     def evaluate(
