@@ -112,6 +112,8 @@ def test_a_piece_is_normalised_whatever_its_place():
 
 def test_bad_revisers_are_refused():
     policy = make_reviser_policy(**TINY)
+    with pytest.raises(ConfigError, match=r"expected Reviser\(policy, size, iterations\), got Att"):
+        revise_tours([np.zeros((9, 2))], [policy])
     with pytest.raises(ConfigError, match="at least 4 nodes"):
         revise_tours([np.zeros((9, 2))], [Reviser(policy, 3, 1)])
     with pytest.raises(ConfigError, match="1 iteration"):

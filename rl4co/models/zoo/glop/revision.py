@@ -37,8 +37,13 @@ class Reviser(NamedTuple):
 
 
 def check_revisers(revisers: Sequence[Reviser]) -> None:
-    """Raises for pieces too small to have an order, or no iterations."""
+    """Raises for what is no reviser, pieces too small to have an order, or no iterations."""
     for reviser in revisers:
+        if not isinstance(reviser, Reviser):
+            raise ConfigError(
+                f"expected Reviser(policy, size, iterations), got {type(reviser).__name__}; say "
+                "how large the pieces are that it solves, and how often"
+            )
         if reviser.size < 4 or reviser.iterations < 1:
             raise ConfigError(
                 "expected revisers of at least 4 nodes with at least 1 iteration, got "
