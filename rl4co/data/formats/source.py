@@ -14,6 +14,8 @@ from rl4co.core.errors import FileFormatError
 from rl4co.core.text import printable
 from rl4co.data.formats.content import STDIN, name_of, read_content, suffix_of
 
+#: Ends of lines as other systems and line printers have them.
+_LINE_ENDS = re.compile("\r\n?|[\x0b\x0c]")
 #: Remedies that fit many faults.
 TRUNCATED = "the file is truncated or damaged: get it again from its source"
 CORRECT = "correct the file"
@@ -51,7 +53,7 @@ class Source:
         except UnicodeDecodeError:
             text = content.decode("latin-1")
         if "\0" not in text:
-            text = printable(text)
+            text = printable(_LINE_ENDS.sub("\n", text))
         source = cls(file, text, tuple(text.splitlines()))
         if "\0" in text:
             raise source.fault("a text file", "binary data", "give a file in one of the formats")
