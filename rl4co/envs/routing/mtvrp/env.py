@@ -93,9 +93,6 @@ class MTVRPEnv(RL4COEnvBase):
 
     Reward:
         Minus the total length of all routes, without the legs back to the depot if they are open.
-
-    Args:
-        kwargs: See :class:`RL4COEnvBase`.
     """
 
     name = "mtvrp"

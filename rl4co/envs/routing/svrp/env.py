@@ -62,9 +62,6 @@ class SVRPEnv(RL4COEnvBase):
     Reward:
         Minus the cost of all routes, $-\\sum_k c_k \\ell_k$ with the length $\\ell_k$ of the route
         of technician k.
-
-    Args:
-        kwargs: See :class:`RL4COEnvBase`.
     """
 
     name = "svrp"
