@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from torch import nn
+from torch import Tensor, nn
 
 from rl4co.core.rng import derive_generator
 
@@ -49,6 +49,11 @@ def cost_ratio(model: Any, train: Callable[[], Any], **options: Any) -> float:
     before = expected_cost(model, **options)
     train()
     return expected_cost(model, **options) / before
+
+
+def paired_t(differences: Tensor) -> float:
+    """$\\bar d / (s_d / \\sqrt B)$ of differences `[B]`: how sure a gain of some instances is."""
+    return float(differences.mean() / (differences.std() / len(differences) ** 0.5))
 
 
 def choose_at_random_(*layers: nn.Linear) -> None:

@@ -17,6 +17,7 @@ from rl4co.core.rng import derive_generator
 from rl4co.envs.base import RL4COEnvBase
 from rl4co.envs.testing import make_sized_env, size_argument
 from rl4co.models import POMO, REINFORCE, AttentionModel, AttentionModelPolicy
+from tests.learning import paired_t
 
 # Small, and even for problems whose nodes come in pairs; of a grid, the cells of one side.
 SIZE, SIDE = 8, 5
@@ -65,11 +66,6 @@ def rewards(model: REINFORCE, policy: AttentionModelPolicy, seed: int = 0) -> Te
     settings = {"decode_type": "sampling", **how, "rng": derive_generator("samples", seed)}
     reward = policy.eval()(td, model.env, **settings)["reward"]  # [S * B]
     return reward.unflatten(0, (-1, JUDGED)).mean(0)  # [S, B] -> [B]
-
-
-def paired_t(differences: Tensor) -> float:
-    """$\\bar d / (s_d / \\sqrt B)$ of differences `[B]`."""
-    return float(differences.mean() / (differences.std() / len(differences) ** 0.5))
 
 
 def build(name: str) -> tuple[REINFORCE, AttentionModelPolicy]:

@@ -21,6 +21,7 @@ from rl4co.models.embeddings.cvrpmvc import CVRPMVCEdgeEmbedding
 from rl4co.models.zoo import glop
 from rl4co.models.zoo.glop.adapter import CVRPAdapter, make_tour_solver
 from rl4co.models.zoo.glop.revision import normalise_pieces, path_output, reflect_pieces
+from tests.learning import paired_t
 
 TINY = {"embed_dim": 16, "num_encoder_layers": 1, "num_heads": 2, "feedforward_hidden": 16}
 
@@ -157,7 +158,7 @@ def test_subproblems_keep_customers_and_shorten_routes():
 @pytest.mark.learning
 @pytest.mark.filterwarnings("ignore:You are trying to `self.log")
 @pytest.mark.parametrize("problem", ["cvrpmvc", "pctsp"])
-def test_partitions_learn(problem: str):
+def test_partitions_learn(problem: str, require):
     """A few steps of REINFORCE make the mean partition clearly better: paired over instances."""
     torch.manual_seed(0)
     env = get_env(problem, generator_params={"num_loc": 30})
@@ -184,7 +185,7 @@ def test_partitions_learn(problem: str):
         torch.nn.utils.clip_grad_norm_(model.policy.parameters(), 1.0)
         optimizer.step()
     gain = judge(model) - before
-    assert float(gain.mean() / (gain.std() / len(gain) ** 0.5)) > 4.0
+    require("t of the gain", paired_t(gain), above=4.0)
 
 
 # ---------------------------------------------------------------- the solver

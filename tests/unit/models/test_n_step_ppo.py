@@ -21,6 +21,7 @@ from rl4co.models.nn.value import SolutionCritic
 from rl4co.models.rl.curriculum import Curriculum
 from rl4co.models.rl.losses import clipped_value_loss, n_step_returns
 from rl4co.training import RL4COTrainer
+from tests.learning import paired_t
 
 TINY = {"embed_dim": 16, "num_heads": 2, "num_encoder_layers": 1}
 SIZES = {"batch_size": 4, "train_data_size": 12, "val_data_size": 4, "test_data_size": 4}
@@ -313,4 +314,4 @@ def test_training_improves(cls, require):
     before = best_costs(model)
     train(model, batch_size, batches)
     gained = before - best_costs(model)
-    require("t of the gain", float(gained.mean() / (gained.std() / len(gained) ** 0.5)), above=2.0)
+    require("t of the gain", paired_t(gained), above=2.0)

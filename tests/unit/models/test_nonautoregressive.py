@@ -33,6 +33,7 @@ from rl4co.models.zoo.gfacs.balance import (
     ramp,
     trajectory_balance_loss,
 )
+from tests.learning import paired_t
 
 SETS = {
     "deepaco_nls_tsp100": ("tsp", deepaco),
@@ -332,7 +333,7 @@ def mean_ant(model) -> torch.Tensor:
 @pytest.mark.filterwarnings("ignore:You are trying to `self.log")
 @pytest.mark.parametrize("problem", ["tsp", "cvrp", "op", "pctsp"])
 @pytest.mark.parametrize("method", ["deepaco", "gfacs"])
-def test_seconds_of_training_help(method: str, problem: str):
+def test_seconds_of_training_help(method: str, problem: str, require):
     """The mean ant of a trained network is clearly better: paired over instances."""
     torch.manual_seed(0)
     env = get_env(problem, generator_params={"num_loc": 20})
@@ -348,4 +349,4 @@ def test_seconds_of_training_help(method: str, problem: str):
     torch.manual_seed(0)
     untrained = type(model)(env, policy_kwargs=settings, seed=1)
     gain = after - mean_ant(untrained)
-    assert float(gain.mean() / (gain.std() / len(gain) ** 0.5)) > 4.0
+    require("t of the gain", paired_t(gain), above=4.0)
