@@ -303,6 +303,24 @@ def test_ants_are_a_decode_type():
     assert bool((out["reward"] >= greedy).all())
     with pytest.raises(UnknownNameError, match="n_ants"):
         policy(td, env, decode_type="ants", ants=5)
+    # As published: ants at validation and test, unless something else is asked for.
+    own = policy(td, env, phase="test", n_ants=5, n_iterations=2, return_actions=False)
+    assert torch.equal(own["reward"], out["reward"])
+    assert "actions" not in own
+    given = policy(td, env, phase="test", actions=out["actions"])
+    assert torch.allclose(given["reward"], out["reward"])
+    assert given["log_likelihood"].shape == (3,)
+
+
+def test_published_settings_of_the_colony():
+    published = {"use_local_search": True, "use_nls": True, "n_perturbations": 3,
+                 "local_search_params": {"max_iterations": 5}}  # fmt: skip
+    colony = DeepACOPolicy(aco_kwargs=published).colony
+    assert (colony.use_local_search, colony.guided_rounds) == (True, 3)
+    assert colony.local_search_kwargs == {"max_iterations": 5}
+    assert DeepACOPolicy(aco_kwargs={"n_perturbations": 3}).colony.guided_rounds == 0
+    with pytest.raises(UnknownNameError, match="decay"):
+        DeepACOPolicy(aco_kwargs={"evaporation": 0.1})
 
 
 # ---------------------------------------------------------------- learning

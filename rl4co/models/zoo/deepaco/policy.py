@@ -30,8 +30,8 @@ _PHASES = ("train", "val", "test")
 class DeepACOPolicy(NARGNNPolicy):
     """Weights of edges for ants.
 
-    The decode type "ants" searches with a colony and returns its best solution of each instance;
-    all other decode types follow the weights alone.
+    The decode type "ants", that of validation and test, searches with a colony and returns its best
+    solution of each instance; all other decode types follow the weights alone.
 
     Args:
         env_name: Environment.
@@ -43,7 +43,10 @@ class DeepACOPolicy(NARGNNPolicy):
         rule: What to do where no candidate edge is allowed, "nearest" or "uniform".
         n_ants: Ants per instance, a number or one for each phase.
         n_iterations: Iterations of the colony at validation and test, a number or one for each.
-        aco_kwargs: Further settings of the colony, see :class:`ColonyConfig`.
+        aco_kwargs: Further settings of the colony, see :class:`ColonyConfig`; the published names
+            `use_nls`, `n_perturbations` and `local_search_params` are understood, too.
+        val_decode_type: Decode type of the validation phase.
+        test_decode_type: Decode type of the test phase.
         kwargs: See :class:`NARGNNPolicy`.
     """
 
@@ -59,8 +62,11 @@ class DeepACOPolicy(NARGNNPolicy):
         n_ants: int | Mapping[str, int] | None = None,
         n_iterations: int | Mapping[str, int] | None = None,
         aco_kwargs: Mapping[str, Any] | None = None,
+        val_decode_type: DecodeType = ANTS,
+        test_decode_type: DecodeType = ANTS,
         **kwargs: Any,
     ) -> None:
+        decode_types = {"val_decode_type": val_decode_type, "test_decode_type": test_decode_type}
         super().__init__(
             env_name=env_name,
             embed_dim=embed_dim,
@@ -69,15 +75,14 @@ class DeepACOPolicy(NARGNNPolicy):
             k_sparse=k_sparse,
             edge_options=edge_options,
             rule=rule,  # type: ignore[arg-type]
+            # Ants are known here only.
+            **{name: value for name, value in decode_types.items() if value != ANTS},
             **kwargs,
         )
+        self.val_decode_type, self.test_decode_type = decode_types.values()
         self.n_ants = _by_phase("n_ants", n_ants, {"train": 30, "val": 20, "test": 48})
         self.n_iterations = _by_phase("n_iterations", n_iterations, {"val": 1, "test": 10})
-        known = {field.name for field in dataclasses.fields(ColonyConfig)}
-        for name in aco_kwargs or {}:
-            if name not in known:
-                raise UnknownNameError("setting of the ant colony", name, known)
-        self.colony = ColonyConfig(**{"rule": rule, **(aco_kwargs or {})})
+        self.colony = ColonyConfig(**{"rule": rule, **_colony_settings(aco_kwargs or {})})
 
     def forward(  # type: ignore[override]
         self,
@@ -93,14 +98,17 @@ class DeepACOPolicy(NARGNNPolicy):
 
         With `decode_type="ants"` the options are `n_ants`, `n_iterations`, `max_runtime` and `rng`.
         """
-        if decode_type != ANTS:
+        own = {"val": self.val_decode_type, "test": self.test_decode_type}.get(phase)
+        searches = (own if decode_type is None else decode_type) == ANTS
+        if not searches or kwargs.get("actions") is not None:
             return super().forward(td, env, phase, calc_reward, decode_type=decode_type, **kwargs)
-        known = ("n_ants", "n_iterations", "max_runtime", "rng")
+        known = ("n_ants", "n_iterations", "max_runtime", "rng", "return_actions")
         for name in kwargs:
             if name not in known:
                 raise UnknownNameError("option of the decode type 'ants'", name, known)
+        return_actions = kwargs.pop("return_actions", True)
         result = self.search(td, self._environment(env), phase, **kwargs)
-        return {"reward": result.reward, "actions": result.actions}
+        return {"reward": result.reward, **({"actions": result.actions} if return_actions else {})}
 
     @torch.no_grad()
     def search(
@@ -159,6 +167,21 @@ class DeepACOPolicy(NARGNNPolicy):
             options |= {"heatmap": heatmap, "rounds": rounds}
         improved = env.local_search(td, flatten_starts(actions), **options)
         return unbatchify(improved, actions.shape[1])
+
+
+def _colony_settings(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings of the colony, with published names in place of ours."""
+    settings = dict(given)
+    rounds = settings.pop("n_perturbations", 1)
+    if settings.pop("use_nls", False):
+        settings["guided_rounds"] = rounds
+    if "local_search_params" in settings:
+        settings["local_search_kwargs"] = settings.pop("local_search_params")
+    known = [field.name for field in dataclasses.fields(ColonyConfig)]
+    for name in settings:
+        if name not in known:
+            raise UnknownNameError("setting of the ant colony", name, known)
+    return settings
 
 
 def _by_phase(
