@@ -17,6 +17,7 @@ OWN_PROBLEMS = {
     "routing_am_train": ("sdvrp", "op", "pctsp", "pdp"),
     "routing_pomo_train": ("mtvrp",),
     "evaluate": ("cvrp",),
+    "colony": ("tsp",),
 }  # fmt: skip
 #: Rows of `methods_train`: label → class, problem, customers, batch and arguments in both packages.
 METHODS: dict[str, tuple[str, str, int, int, dict[str, Any]]] = {
@@ -74,6 +75,7 @@ TITLES = {
     "stepwise_ppo": "Stepwise PPO: collecting and updating on one batch",
     "eas_iteration": "Efficient active search: one iteration (8 augmentations, all starts)",
     "improvement_steps": "Improvement methods: 50 moves of a batch",
+    "colony": "DeepACO: 20 ants with local search, 3 iterations",
     "latency": "Latency: one instance, greedy",
     "env_rollout": "Environment alone: rollout of a random policy",
     "scheduling_rollout": "Scheduling environment alone: rollout of a random policy",
@@ -101,6 +103,7 @@ BATCH = {
     "search_memory": 2,
     "improvement_steps": 64,
     "improvement_memory": 64,
+    "colony": 4,
 }
 QUICK_BATCH = {**BATCH, "am_train": 64, "pomo_train": 8, "greedy": 64, "multistart_greedy": 8}
 QUICK_BATCH |= {"env_rollout": 64, "scheduling_rollout": 64, "stepwise_ppo": 8, "peak_memory": 8}
@@ -123,6 +126,7 @@ FIXED_SIZES = {
     "env_rollout": (50,),
     "peak_memory": (100,),
     "evaluate": (100,),
+    "colony": (200,),
     "routing_am_train": (50,),
     "routing_pomo_train": (50,),
 }

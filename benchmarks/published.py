@@ -20,7 +20,8 @@ from pathlib import Path
 
 RL4CO_VERSION = "0.7.0"
 TORCH_VERSION = "2.13.0"
-EXTRAS = ("torch_geometric",)  # its graph networks fail without, and it does not ask for it
+#: Its graph networks and its local search fail without these, and it does not ask for them.
+EXTRAS = ("torch_geometric", "numba")
 VENV_VARIABLE = "RL4CO_PUBLISHED_VENV"
 DEFAULT_VENV = Path(__file__).parent / ".venv-published"
 MARKER = ".rl4co-published"  # written before the first install: only such folders are modified

@@ -22,6 +22,7 @@ POMO_SETTINGS = {
 }
 GENERATOR_PARAMS = {"mtvrp": {"variant_preset": "all"}}
 IMPROVEMENT_STEPS = 50
+COLONY = {"n_ants": 20, "n_iterations": 3}
 EVALUATION_BATCH = 4  # instances at a time, each with 8 augmentations of all starts
 
 
@@ -345,7 +346,22 @@ def improve(spec: Spec) -> Step:
     return step
 
 
+def colony(spec: Spec) -> Step:
+    """Ants of an untrained DeepACO with local search, without gradients."""
+    env, make = make_env(spec), package("models").DeepACOPolicy
+    search = {"aco_kwargs": {"use_local_search": True}}
+    policy = make(env_name=spec.problem, **COLONY, **search).eval()
+
+    def step(instances: Any) -> tuple[Tensor, Tensor]:
+        with torch.no_grad():
+            out = policy(env.reset(instances), env, phase="test")
+        return out["actions"], out["reward"]
+
+    return step
+
+
 KINDS: dict[str, Callable[[Spec], Step]] = {
+    "colony": colony,
     "improve": improve,
     "am_train": am_train,
     "pomo_train": pomo_train,
