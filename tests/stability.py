@@ -93,6 +93,19 @@ def run_tests(
         ]
 
 
+def deviations_off(found: list[float], bound: float, below: bool) -> float:
+    """How many standard deviations the mean of what was found is away from its bound.
+
+    What must be large (t-statistics, shares) varies by factors, so its logarithms are compared.
+    """
+    if not below and min(bound, *found) > 0:
+        return deviations_off([-math.log(value) for value in found], -math.log(bound), True)
+    mean = statistics.mean(found)
+    deviation = statistics.stdev(found) if len(found) > 1 else 0.0
+    room = bound - mean if below else mean - bound
+    return room / deviation if deviation else math.copysign(math.inf, room)
+
+
 def margin_table(measured: Path) -> Table:
     """What learning tests measured, against their bounds; the smallest margins first."""
     values: dict[tuple[str, str, float, bool], list[float]] = defaultdict(list)
@@ -106,12 +119,10 @@ def margin_table(measured: Path) -> Table:
     table.columns[0].overflow = "fold"
     rows = []
     for (test, what, bound, below), found in values.items():
-        mean = statistics.mean(found)
-        deviation = statistics.stdev(found) if len(found) > 1 else 0.0
         worst = max(found) if below else min(found)
-        room = bound - mean if below else mean - bound
-        off = room / deviation if deviation else math.copysign(math.inf, room)
-        cells = [f"{x:.3f}" for x in (mean, deviation, worst)]
+        deviation = statistics.stdev(found) if len(found) > 1 else 0.0
+        cells = [f"{x:.3f}" for x in (statistics.mean(found), deviation, worst)]
+        off = deviations_off(found, bound, below)
         relation = f"{'<' if below else '>'} {bound:g}"
         colour = "" if off >= ENOUGH else "[yellow]"
         rows.append(

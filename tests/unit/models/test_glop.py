@@ -157,8 +157,8 @@ def test_subproblems_keep_customers_and_shorten_routes():
 
 @pytest.mark.learning
 @pytest.mark.filterwarnings("ignore:You are trying to `self.log")
-@pytest.mark.parametrize("problem", ["cvrpmvc", "pctsp"])
-def test_partitions_learn(problem: str, require):
+@pytest.mark.parametrize(("problem", "steps"), [("cvrpmvc", 40), ("pctsp", 80)])
+def test_partitions_learn(problem: str, steps: int, require):
     """A few steps of REINFORCE make the mean partition clearly better: paired over instances."""
     torch.manual_seed(0)
     env = get_env(problem, generator_params={"num_loc": 30})
@@ -166,7 +166,7 @@ def test_partitions_learn(problem: str, require):
 
     @torch.no_grad()
     def judge(model: GLOP) -> torch.Tensor:
-        td = env.reset(env.generator(32, rng=derive_generator("judged")))
+        td = env.reset(env.generator(96, rng=derive_generator("judged")))
         policy = model.policy.eval()
         actions = policy.sample(td, env, 12, policy.edge_weights(td), derive_generator("x"))
         solved = policy.solve_subproblems(td, actions)
@@ -178,7 +178,7 @@ def test_partitions_learn(problem: str, require):
     model = GLOP(env, policy_kwargs=settings, seed=1)
     optimizer = torch.optim.AdamW(model.policy.parameters(), lr=3e-3)
     model.train()
-    for step in range(40):
+    for step in range(steps):
         batch = env.generator(8, rng=derive_generator("learning", step))
         optimizer.zero_grad()
         model.shared_step(batch, step, "train")["loss"].backward()

@@ -274,7 +274,7 @@ def test_another_critic():
 # ---------------------------------------------------------------- learning
 
 #: What a method needs to become clearly better: nodes, instances per batch, batches.
-LEARNING = {DACT: (10, 64, 20), NeuOpt: (10, 64, 12), N2S: (8, 32, 32)}
+LEARNING = {DACT: (10, 64, 14), NeuOpt: (10, 64, 12), N2S: (8, 32, 32)}
 
 
 def train(model: Any, batch_size: int, batches: int) -> None:
@@ -296,7 +296,7 @@ def train(model: Any, batch_size: int, batches: int) -> None:
 
 def best_costs(model: Any) -> Tensor:
     """Best costs `[B]` of 20 moves from fixed random solutions of fixed instances."""
-    instances = model.env.generator(128, rng=derive_generator("judged"))
+    instances = model.env.generator(512, rng=derive_generator("judged"))
     state = dict(model.env.reset(instances, rng=derive_generator("first")).items())
     return model.improve(state, 20, derive_generator("moves"), "test")["cost_bsf"]
 
