@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -87,7 +88,7 @@ def _lkh(tours: Sequence[np.ndarray], budget: Budget) -> list[np.ndarray]:
             break
         locs = torch.from_numpy(np.asarray(points, dtype=np.float32)).unsqueeze(0)
         left = budget.seconds_left()
-        limit = {} if left is None else {"max_runtime": left}
+        limit: dict[str, Any] = {} if left is None else {"max_runtime": left}
         actions, _ = env.solve(
             TensorDict({"locs": locs}, [1]), solver="lkh", progress=False, runs=1, **limit
         )
