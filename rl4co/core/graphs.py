@@ -88,6 +88,17 @@ def refuse_large(num_nodes: int) -> None:
         )
 
 
+def check_degree(degree: int, rows: int, has_hub: bool, self_loops: bool = False) -> None:
+    """Raises where regular nodes, `rows` in number, cannot have `degree` different neighbours."""
+    most = rows if self_loops else rows - 1
+    if not 0 <= degree <= most or (degree == 0 and not has_hub and rows > 1):
+        kind = "customers" if has_hub else "nodes"
+        raise ConfigError(
+            f"expected 1 to {most} candidate edges per node for {rows} {kind}, got {degree}; "
+            "lower k_sparse, or leave it out"
+        )
+
+
 def nearest_graph(
     locs: Tensor, degree: int, has_hub: bool = False, self_loops: bool = False
 ) -> tuple[CandidateGraph, Tensor]:
@@ -105,13 +116,7 @@ def nearest_graph(
     """
     points = locs[:, 1:] if has_hub else locs  # [B, R, 2]
     rows = points.shape[1]
-    most = rows if self_loops else rows - 1
-    if not 0 <= degree <= most or (degree == 0 and not has_hub and rows > 1):
-        kind = "customers" if has_hub else "nodes"
-        raise ConfigError(
-            f"expected 1 to {most} candidate edges per node for {rows} {kind}, got {degree}; "
-            "lower k_sparse, or leave it out"
-        )
+    check_degree(degree, rows, has_hub, self_loops)
     lengths, targets = _nearest(points, degree, self_loops)  # [B, R, K] each
     if not has_hub:
         return CandidateGraph(targets, False), lengths.flatten(1)

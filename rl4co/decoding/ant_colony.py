@@ -11,6 +11,7 @@ https://arxiv.org/abs/2309.14032; Kim et al. (2025), GFACS, https://arxiv.org/ab
 from __future__ import annotations
 
 import dataclasses
+import math
 import time
 
 from collections.abc import Mapping
@@ -73,8 +74,12 @@ class ColonyConfig:
     rule: Rule = "nearest"
 
     def __post_init__(self) -> None:
-        if self.n_ants < 1:
-            raise ConfigError(f"expected at least 1 ant, got {self.n_ants}")
+        if type(self.n_ants) is not int or self.n_ants < 1:
+            raise ConfigError(f"expected at least 1 ant, a whole number, got {self.n_ants!r}")
+        if not math.isfinite(self.alpha) or not math.isfinite(self.beta):
+            raise ConfigError(
+                f"expected finite powers alpha and beta, got {self.alpha} and {self.beta}"
+            )
         if not 0.0 < self.decay <= 1.0:
             raise ConfigError(f"expected a decay in (0, 1], got {self.decay}")
         if self.variant not in get_args(Variant):

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import time
 
+from collections.abc import Callable
+
 import numpy as np
 
 from tensordict import TensorDictBase
@@ -44,7 +46,8 @@ def sweep(
     Args:
         env: Environment.
         td: State after reset, with coordinates.
-        max_runtime: Seconds per instance after which no further sweep is begun.
+        max_runtime: Seconds per instance after which no further sweep is begun, and no further
+            tour is polished.
         num_procs: Instances solved at the same time, each in its own thread.
         starts: Sweeps that begin at different angles, of which the best counts.
         polish: Whether the tour of each vehicle is improved by iterated local search.
@@ -57,7 +60,11 @@ def sweep(
         raise ConfigError(f"expected at least 1 start, got {starts}")
 
     def solve(geometry: Geometry, note: Note) -> np.ndarray:
-        began = time.perf_counter()
+        end = time.perf_counter() + max_runtime
+
+        def is_over() -> bool:
+            return time.perf_counter() > end or is_stopped()
+
         best, shortest = None, np.inf
         customers = len(geometry.points) - 1
         demand = np.zeros(customers + 1) if geometry.demand is None else geometry.demand
@@ -65,7 +72,10 @@ def sweep(
             parts = sweep_partition(geometry.points, demand, geometry.limit, int(first))
             routes = [order_route(geometry.points, part) for part in parts]
             if polish:
-                routes = [_polish(geometry.points, route) for route in routes]
+                routes = [
+                    route if is_over() else _polish(geometry.points, route, is_over)
+                    for route in routes
+                ]
             visits = join_routes(routes)
             if geometry.demand is None:
                 visits = np.append(0, visits[:-1])
@@ -73,7 +83,7 @@ def sweep(
             if best is None or cost < shortest:
                 best, shortest = visits, cost
                 note(cost)
-            if time.perf_counter() - began > max_runtime or is_stopped():
+            if is_over():
                 break
         assert best is not None
         return best
@@ -84,8 +94,8 @@ def sweep(
     return as_actions(found, td)
 
 
-def _polish(points: np.ndarray, route: np.ndarray) -> np.ndarray:
+def _polish(points: np.ndarray, route: np.ndarray, is_over: Callable[[], bool]) -> np.ndarray:
     nodes = np.append(0, route)
     kicks = KICKS_PER_CUSTOMER * len(nodes)
-    tour = iterate_tour(points[nodes], np.arange(len(nodes)), max_kicks=kicks)
+    tour = iterate_tour(points[nodes], np.arange(len(nodes)), max_kicks=kicks, is_stopped=is_over)
     return nodes[tour][1:]

@@ -77,18 +77,17 @@ class BySolver:
         exact = instance.to_tensordict(normalize=False)
         env = environment_of(instance)
         is_warm, is_large = start is not None, instance.size > MAX_DENSE_NODES
-        chosen = (
-            SOLVERS[self.solver]
-            if self.solver
-            else env.default_solver(warm_start=is_warm, large=is_large)
-        )
+        name = self.solver or env.default_solver(warm_start=is_warm, large=is_large).name
+        # Before the solver is loaded: some bring networks with them, which takes seconds.
+        if start is not None:
+            offer(lambda: Answer(start, name))
+        else:
+            offer(lambda: _quick_answer(instance, env, exact, name))
+        chosen = SOLVERS[name]
         limits = held_limits(instance.solver_options, chosen)
         options: dict[str, Any] = {**limits, **self.options}
         if start is not None:
             options["initial"] = instance.to_actions(start)
-            offer(lambda: Answer(start, chosen.name))
-        else:
-            offer(lambda: _quick_answer(instance, env, exact, chosen.name))
         # A solver without chance gives the same for every seed.
         if self.seed is not None and "seed" in chosen.options:
             options["seed"] = self.seed

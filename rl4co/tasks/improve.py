@@ -254,10 +254,12 @@ def _check_limits(
         raise ConfigError(f"expected steps to be an integer of at least 1, got {steps!r}")
     if seconds is not None and not seconds > 0:
         raise ConfigError(f"expected a positive number of seconds, got {seconds:g}")
-    if num_augment < 1:
-        raise ConfigError(f"expected num_augment of at least 1, got {num_augment}")
-    if restart_after is not None and restart_after < 0:
-        raise ConfigError(f"expected restart_after of at least 0, got {restart_after}")
+    if type(num_augment) is not int or num_augment < 1:
+        raise ConfigError(f"expected num_augment to be an integer from 1 on, got {num_augment!r}")
+    if restart_after is not None and (type(restart_after) is not int or restart_after < 0):
+        raise ConfigError(
+            f"expected restart_after to be an integer from 0 on, or None, got {restart_after!r}"
+        )
 
 
 @contextlib.contextmanager

@@ -13,6 +13,9 @@ from rl4co.models.embeddings._base import EmbeddingConfig, coordinates
 
 #: Fewest candidate edges per node, unless the instance is smaller or the caller says otherwise.
 MIN_DEGREE = 10
+#: Most candidate edges per node, unless the caller says otherwise: memory then grows with the
+#: number of nodes, not with its square.
+MAX_DEGREE = 200
 
 
 class EmbeddedGraph(NamedTuple):
@@ -38,7 +41,7 @@ class EdgeEmbedding(nn.Module):
 
     Args:
         config: `embed_dim`, `k_sparse` (nearest neighbours per node; default: a share of their
-            number) and `edge_options`.
+            number, from 10 to 200) and `edge_options`.
 
     Shapes:
         state → nodes `[B, N, D]`, edges `[B, E, D]`
@@ -59,10 +62,13 @@ class EdgeEmbedding(nn.Module):
         for name in config.edge_options:
             if name not in self.defaults:
                 raise UnknownNameError("option of the edge embedding", name, self.defaults)
-        if config.k_sparse is not None and config.k_sparse < 1:
-            raise ConfigError(f"expected k_sparse of at least 1, got {config.k_sparse}")
+        k_sparse = config.k_sparse
+        if k_sparse is not None and (type(k_sparse) is not int or k_sparse < 1):
+            raise ConfigError(
+                f"expected k_sparse to be an integer of at least 1, or None, got {k_sparse!r}"
+            )
         self.options = {**self.defaults, **config.edge_options}
-        self.k_sparse = config.k_sparse
+        self.k_sparse = k_sparse
         self.node_embed = nn.Linear(self.count_node_features(), config.embed_dim)
         self.edge_embed = nn.Linear(self.num_edge_features, config.embed_dim)
 
@@ -79,7 +85,8 @@ class EdgeEmbedding(nn.Module):
         if self.k_sparse is not None:
             return self.k_sparse
         others = num_nodes - 1 - self.has_hub
-        return max(min(max(num_nodes // self.share, MIN_DEGREE), others), 0)
+        wanted = min(max(num_nodes // self.share, MIN_DEGREE), MAX_DEGREE)
+        return max(min(wanted, others), 0)
 
     def build_graph(self, state: Mapping[str, Tensor]) -> tuple[CandidateGraph, Tensor, Tensor]:
         """The graph, features of its edges `[B, E, F]`, and their lengths `[B, E]`."""

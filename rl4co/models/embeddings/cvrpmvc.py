@@ -11,7 +11,7 @@ import torch
 
 from torch import Tensor
 
-from rl4co.core.graphs import CandidateGraph
+from rl4co.core.graphs import CandidateGraph, check_degree
 from rl4co.core.registry import EMBEDDINGS
 from rl4co.models.embeddings import EdgeEmbedding, EmbeddingConfig, EnvEmbeddings, coordinates
 from rl4co.models.embeddings.cvrp import cvrp_embeddings
@@ -45,6 +45,7 @@ class CVRPMVCEdgeEmbedding(EdgeEmbedding):
         order = angle.argsort(-1)  # [B, n], around the depot
         place = order.argsort(-1)
         degree = self.degree(locs.shape[1])
+        check_degree(degree, customers, has_hub=True)
         offsets = torch.arange(1, degree + 1, device=locs.device)
         # 1, -1, 2, -2, ...: both ways around.
         offsets = torch.where(offsets % 2 == 1, (offsets + 1) // 2, -(offsets // 2))

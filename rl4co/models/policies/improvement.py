@@ -166,6 +166,7 @@ class ImprovementPolicy(PretrainedMixin, nn.Module):
         chosen_env = self.environment(env)
         rule = self._rule(phase, decode_type, decoding)
         state = dict(match_precision(td, self).items())
+        _check_state(state, chosen_env)
         given = None if actions is None else chosen_env.read_action(state, actions)
         uniform = None
         if given is None and rule.decode_type == "sampling":
@@ -293,4 +294,16 @@ class ImprovementPolicy(PretrainedMixin, nn.Module):
         raise NotFiniteError(
             f"expected finite log-likelihoods of {type(self).__name__}, got NaN; the training may "
             "have diverged, or an instance has coordinates that are not finite"
+        )
+
+
+def _check_state(state: State, env: ImprovementEnvBase) -> None:
+    """Raises for a state of another environment, by the numbers of its last move."""
+    last = state.get("last_action")
+    width = len(env.action_sizes(state["locs"].shape[-2]))
+    if last is None or last.shape[-1] != width:
+        got = "none" if last is None else f"one of {last.shape[-1]}"
+        raise ConfigError(
+            f"expected a state of {env.name}, with a last move of {width} numbers, got {got}; pass "
+            "the environment that made the state"
         )

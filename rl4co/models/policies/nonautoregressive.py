@@ -16,7 +16,7 @@ import torch
 from tensordict import TensorDictBase
 from torch import Tensor, nn
 
-from rl4co.core.errors import NotFiniteError, UnsupportedError
+from rl4co.core.errors import ConfigError, NotFiniteError, UnsupportedError
 from rl4co.core.graphs import CandidateGraph
 from rl4co.core.registry import EMBEDDINGS
 from rl4co.decoding.edges import (
@@ -143,6 +143,8 @@ class NonAutoregressivePolicy(ConstructivePolicy):
             rng: Random stream.
             temperature: Weights are raised to the power of one over it.
         """
+        if not temperature > 0.0:
+            raise ConfigError(f"expected a positive temperature, got {temperature}")
         weights = hidden.weights if temperature == 1.0 else hidden.weights ** (1.0 / temperature)
         state, rule = dict(td.items()), self.decoder.rule
         return sample_by_edges(env, state, hidden.graph, weights, num_samples, rng, rule)

@@ -240,8 +240,11 @@ def test_deposits_of_routes_by_hand():
 
 def test_bad_settings_are_refused():
     env, td, graph, weights = instance("tsp")
-    with pytest.raises(ConfigError, match="at least 1 ant"):
-        ColonyConfig(n_ants=0)
+    for count in (0, 1.5, True):
+        with pytest.raises(ConfigError, match="at least 1 ant"):
+            ColonyConfig(n_ants=count)  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="finite powers"):
+        ColonyConfig(alpha=float("nan"))
     with pytest.raises(UnknownNameError, match="max_min"):
         ColonyConfig(variant="maxmin")  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="heuristic of shape"):

@@ -19,7 +19,7 @@ from rl4co.models import GLOP, GLOPPolicy, Reviser, make_reviser_policy, revise_
 from rl4co.models.embeddings import EmbeddingConfig
 from rl4co.models.embeddings.cvrpmvc import CVRPMVCEdgeEmbedding
 from rl4co.models.zoo import glop
-from rl4co.models.zoo.glop.adapter import CVRPAdapter, make_tour_solver
+from rl4co.models.zoo.glop.adapter import Budget, CVRPAdapter, make_tour_solver
 from rl4co.models.zoo.glop.revision import normalise_pieces, path_output, reflect_pieces
 from tests.learning import paired_t
 
@@ -143,6 +143,13 @@ def test_edges_by_angle():
     assert bool((customers[:, 2, 1] == 1).all())
 
 
+def test_more_edges_than_customers_are_refused():
+    """Around the depot the same customers would come again."""
+    env = get_env("cvrpmvc", generator_params={"num_loc": 4})
+    with pytest.raises(ConfigError, match="1 to 3 candidate edges"):
+        GLOPPolicy(k_sparse=4, num_layers_graph_encoder=1).heatmap(env.reset(batch_size=1))
+
+
 def test_subproblems_keep_customers_and_shorten_routes():
     points = np.random.default_rng(0).random((12, 2))
     actions = np.array([3, 1, 5, 0, 2, 4, 0, 0, 6, 7, 8, 9, 10, 11, 0, 0])
@@ -153,6 +160,27 @@ def test_subproblems_keep_customers_and_shorten_routes():
     assert all(
         length(points[a]) <= length(points[b]) + 1e-9 for b, a in zip(before, after, strict=True)
     )
+
+
+def test_insertion_does_not_depend_on_how_customers_were_visited():
+    """Customers by angle, as a sweep has them, would make insertion tours some 15 % longer."""
+    random = np.random.default_rng(0)
+    angle, radius = np.sort(random.random(60) * 0.6), random.random(60) ** 0.5
+    points = np.vstack([[[0, 0]], np.c_[radius * np.cos(angle), radius * np.sin(angle)]])
+    adapter, by_angle = CVRPAdapter(points), np.arange(1, 61)
+    insertion, better = make_tour_solver("insertion"), make_tour_solver("ils")
+    solved = adapter.solve(by_angle, insertion)
+    assert solved.tolist() == adapter.solve(random.permutation(by_angle), insertion).tolist()
+    assert length(points[solved]) < 1.12 * length(points[adapter.solve(by_angle, better)])
+
+
+@pytest.mark.parametrize("name", ["search", "ils", "lkh", "reviser"])
+def test_tours_stay_as_they_are_when_time_is_over(name: str):
+    revisers = [Reviser(make_reviser_policy(**TINY).eval(), 8, 2)]
+    tours = [np.random.default_rng(0).random((30, 2))] * 2
+    solver = make_tour_solver(name, revisers)
+    lengths = [length(tours[0][order]) for order in solver(tours, Budget(0.0))]
+    assert lengths == pytest.approx([length(tours[0])] * 2)
 
 
 @pytest.mark.learning
@@ -205,6 +233,16 @@ def test_solver(problem: str, subprob_solver: str):
         policy = GLOPPolicy(embed_dim=8, num_layers_graph_encoder=2).eval()
         actions, _ = env.solve(instances, solver="glop", policy=policy, **options)
         env.check_solution_validity(env.reset(instances), actions)
+
+
+def test_solver_keeps_its_time_and_refuses_what_it_cannot_use():
+    env = get_env("tsp", generator_params={"num_loc": 300}, seed=0)
+    instances = env.generate(1)
+    insertion = env.solve(instances, solver="glop", subprob_solver="insertion")[1]
+    _, costs = env.solve(instances, solver="glop", max_runtime=1e-6)
+    assert costs == pytest.approx(insertion), "no time for anything else"
+    with pytest.raises(ConfigError, match="no partition policy"):
+        env.solve(instances, solver="glop", policy=GLOPPolicy(num_layers_graph_encoder=1))
 
 
 def test_solver_is_loaded_only_when_asked_for():

@@ -264,8 +264,12 @@ def test_bad_settings_are_refused():
     td = env.reset(batch_size=2)
     with pytest.raises(ConfigError, match="1 to 7 candidate edges"):
         NARGNNPolicy(k_sparse=8).heatmap(td)
-    with pytest.raises(ConfigError, match="k_sparse"):
-        NARGNNPolicy(k_sparse=0)
+    for k_sparse in (0, 2.5, "3"):
+        with pytest.raises(ConfigError, match="k_sparse"):
+            NARGNNPolicy(k_sparse=k_sparse)
+    policy = NARGNNPolicy(num_layers_graph_encoder=1)
+    with pytest.raises(ConfigError, match="positive temperature"):
+        policy.sample(td, env, 2, policy.edge_weights(td), temperature=0.0)
     with pytest.raises(ConfigError, match="n_ants"):
         DeepACOPolicy(n_ants=0)
     with pytest.raises(UnknownNameError, match="decay"):

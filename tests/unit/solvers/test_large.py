@@ -13,6 +13,8 @@ import torch
 from rl4co.core.errors import UnsupportedError
 from rl4co.data.formats import read_instance
 from rl4co.envs import get_env
+from rl4co.models.embeddings import EmbeddingConfig
+from rl4co.models.policies.nonautoregressive import make_edge_embedding
 from rl4co.solvers._geometry import geometries
 
 #: A matrix of 6,000 x 6,000 float32 takes 144 MB.
@@ -75,6 +77,13 @@ def test_a_time_limit_is_kept():
     env.solve(instances, solver="ils", max_iterations=1)  # compiled code is loaded now
     costs = [env.solve(instances, solver="ils", max_runtime=t)[1] for t in (0.05, 1.5)]
     assert float(costs[1]) < float(costs[0])
+
+
+def test_candidate_edges_grow_with_the_number_of_nodes_alone():
+    """A share of all nodes would make graphs of gigabytes."""
+    for problem in ("tsp", "cvrp", "cvrpmvc"):
+        embedding = make_edge_embedding(problem, EmbeddingConfig(4))
+        assert embedding.degree(35_000) == embedding.degree(10_000) <= 200
 
 
 def test_asymmetric_matrices_are_refused_where_they_make_no_sense():

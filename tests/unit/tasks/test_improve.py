@@ -214,10 +214,13 @@ def test_bad_input():
             improve(policy, env, instances, steps=steps)
     with pytest.raises(ConfigError, match="positive number of seconds"):
         improve(policy, env, instances, seconds=0)
-    with pytest.raises(ConfigError, match="num_augment"):
-        improve(policy, env, instances, steps=1, num_augment=0)
+    for count in (0, 1.5):
+        with pytest.raises(ConfigError, match="num_augment"):
+            improve(policy, env, instances, steps=1, num_augment=count)
     with pytest.raises(ConfigError, match="restart_after"):
         improve(policy, env, instances, steps=1, restart_after=-1)
+    with pytest.raises(ConfigError, match="a state of tsp_kopt"):
+        policy(make("n2s")[1].reset(make("n2s")[2]), env)
     with pytest.raises(UnknownNameError, match="no augmentation 'dihedral'"):
         improve(policy, env, instances, steps=1, augment="dihedral")
     with pytest.raises(UnknownNameError, match="temperature"):

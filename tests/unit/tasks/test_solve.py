@@ -20,9 +20,11 @@ from rl4co.core.errors import (
     UnknownNameError,
     UnsupportedError,
 )
+from rl4co.core.registry import SOLVERS
 from rl4co.data import read_instance, read_solution, write_solution
 from rl4co.envs import get_env
 from rl4co.models import AttentionModelPolicy, L2DPolicy
+from rl4co.solvers._watch import Watch
 from rl4co.tasks.solve import (
     ByFile,
     ByModel,
@@ -121,6 +123,24 @@ def test_unknown_solvers_are_refused_at_once():
     """With the name that was meant."""
     with pytest.raises(UnknownNameError, match="did you mean 'pyvrp'"):
         BySolver("pyvpr")
+
+
+def test_there_is_an_answer_before_the_solver_is_loaded(vrp: Path, monkeypatch: pytest.MonkeyPatch):
+    """Loading takes longer than the time limit if networks come with it and the machine is busy."""
+
+    load = type(SOLVERS).__getitem__
+
+    def load_no_glop(registry: Any, name: str) -> Any:
+        if name == "glop":
+            raise TimeoutError(name)
+        return load(registry, name)
+
+    approach, watch = BySolver("glop"), Watch()
+    monkeypatch.setattr(type(SOLVERS), "__getitem__", load_no_glop)
+    with watch.over(), pytest.raises(TimeoutError, match="glop"):
+        approach(read_instance(vrp))
+    monkeypatch.undo()
+    assert watch.best is not None and watch.best().solver.endswith("in place of glop")
 
 
 def test_problems_without_an_environment(tmp_path: Path):

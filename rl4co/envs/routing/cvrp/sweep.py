@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from rl4co.core.errors import ConfigError
-from rl4co.envs.routing.tsp.insertion import insert_in_order
+from rl4co.envs.routing.tsp.insertion import insert_shuffled
 from rl4co.envs.routing.tsp.neighbor_search import Ints, improve_tours
 
 
@@ -62,7 +62,7 @@ def order_route(locs: np.ndarray, customers: np.ndarray) -> Ints:
     """
     nodes = np.concatenate([[0], customers])
     points = np.asarray(locs, dtype=np.float64)[nodes]
-    tour = improve_tours(points[None], insert_in_order(points, np.arange(len(nodes)))[None])[0]
+    tour = improve_tours(points[None], insert_shuffled(points)[None])[0]
     return nodes[tour][1:]
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 
 from rl4co.core.errors import ConfigError
@@ -36,6 +38,25 @@ def insert_in_order(locs: np.ndarray, order: np.ndarray, matrix: np.ndarray | No
         raise ConfigError(f"expected an order of shape [T], got {list(order.shape)}")
     table = _NO_MATRIX if matrix is None else np.ascontiguousarray(matrix, dtype=np.float64)
     return _insert_in_order(np.ascontiguousarray(locs, dtype=np.float64), table, order)
+
+
+def insert_shuffled(locs: np.ndarray) -> Ints:
+    """A closed tour by random insertion, whose order is always the same for a number of nodes.
+
+    Nodes that are given along a line or an angle would make poor tours if they were inserted in
+    that order.
+
+    Shapes:
+        locs `[N, 2]` → `[N]`, beginning with node 0
+    """
+    return insert_in_order(locs, _shuffled(len(locs)))
+
+
+@functools.lru_cache(maxsize=4096)
+def _shuffled(size: int) -> Ints:
+    """Node 0, then the others in random order."""
+    others = np.random.default_rng(size).permutation(np.arange(1, size))
+    return np.concatenate([np.arange(min(size, 1)), others])
 
 
 def random_insertion_tours(

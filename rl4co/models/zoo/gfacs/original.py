@@ -30,7 +30,8 @@ def load_original_weights(
     Args:
         source: An `.npz` file with the original keys, the original `.pt` file, or a state dict.
         problem: "tsp" or "cvrp".
-        k_sparse: Candidate edges per node (default: a tenth of the nodes, for the CVRP a fifth).
+        k_sparse: Candidate edges per node (default: a tenth of the nodes, for the CVRP a fifth,
+            from 10 to 200).
     """
     weights = convert_weights(read_weights(source, problem, PROBLEMS))
     embed_dim, layers, head = count_layers(weights)

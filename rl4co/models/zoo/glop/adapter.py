@@ -1,12 +1,15 @@
 """Adapters: what the sub-problems of a problem are, and how to solve them.
 
-A solution is cut into closed tours, each is solved anew as a TSP, and the tours are put together
-again. The customers of a tour stay the same, so loads, prizes and penalties do as well.
+A solution is cut into closed tours, each is made anew by insertion and improved, and the tours are
+put together again. The customers of a tour stay the same, and so do loads, prizes and penalties.
 """
 
 from __future__ import annotations
 
+import time
+
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,49 +18,87 @@ from tensordict import TensorDict
 
 from rl4co.core.errors import ConfigError, UnknownNameError
 from rl4co.envs.routing.tsp.env import TSPEnv
-from rl4co.envs.routing.tsp.insertion import insert_in_order
+from rl4co.envs.routing.tsp.insertion import insert_shuffled
 from rl4co.envs.routing.tsp.iterated_search import iterate_tour
 from rl4co.envs.routing.tsp.neighbor_search import improve_tours
 from rl4co.models.zoo.glop.revision import Reviser, revise_tours
 
-#: Points of each tour, depot first → orders of its nodes.
-TourSolver = Callable[[Sequence[np.ndarray]], list[np.ndarray]]
 #: Kicks of the iterated local search per node.
 KICKS_PER_NODE = 40
 
 
-def _insert(tours: Sequence[np.ndarray]) -> list[np.ndarray]:
-    return [insert_in_order(points, np.arange(len(points))) for points in tours]
+class Budget:
+    """Time for tours: solvers look at it between tours and now and then within one.
+
+    Args:
+        seconds: How long they may take; None: as long as they need.
+        is_stopped: Asked whether to end soon.
+    """
+
+    def __init__(
+        self, seconds: float | None = None, is_stopped: Callable[[], bool] = lambda: False
+    ) -> None:
+        self._end = None if seconds is None else time.perf_counter() + seconds
+        self._is_stopped = is_stopped
+
+    def seconds_left(self) -> float | None:
+        """Seconds until the end; None: there is no end."""
+        return None if self._end is None else max(self._end - time.perf_counter(), 0.0)
+
+    def is_over(self) -> bool:
+        """Whether to end now."""
+        return self.seconds_left() == 0.0 or self._is_stopped()
 
 
-def _search(tours: Sequence[np.ndarray]) -> list[np.ndarray]:
+#: Points of each tour in its order, and the time for all of them → new orders of their nodes. When
+#: time is over, the tours that are left stay as they are.
+TourSolver = Callable[[Sequence[np.ndarray], Budget], list[np.ndarray]]
+
+
+def _keep(tours: Sequence[np.ndarray], budget: Budget) -> list[np.ndarray]:
+    return [np.arange(len(points)) for points in tours]
+
+
+def _search(tours: Sequence[np.ndarray], budget: Budget) -> list[np.ndarray]:
     return [
-        improve_tours(points[None], order[None])[0]
-        for points, order in zip(tours, _insert(tours), strict=True)
+        order if budget.is_over() else improve_tours(points[None], order[None])[0]
+        for points, order in zip(tours, _keep(tours, budget), strict=True)
     ]
 
 
-def _iterate(tours: Sequence[np.ndarray]) -> list[np.ndarray]:
+def _iterate(tours: Sequence[np.ndarray], budget: Budget) -> list[np.ndarray]:
     return [
-        iterate_tour(points, order, max_kicks=KICKS_PER_NODE * len(points))
-        for points, order in zip(tours, _insert(tours), strict=True)
-    ]
-
-
-def _lkh(tours: Sequence[np.ndarray]) -> list[np.ndarray]:
-    env, orders = TSPEnv(), []
-    for points in tours:
-        locs = torch.from_numpy(np.asarray(points, dtype=np.float32)).unsqueeze(0)
-        actions, _ = env.solve(
-            TensorDict({"locs": locs}, [1]), solver="lkh", progress=False, runs=1
+        order
+        if budget.is_over()
+        else iterate_tour(
+            points,
+            order,
+            max_kicks=KICKS_PER_NODE * len(points),
+            max_runtime=budget.seconds_left(),
+            is_stopped=budget.is_over,
         )
-        orders.append(actions[0].numpy())
+        for points, order in zip(tours, _keep(tours, budget), strict=True)
+    ]
+
+
+def _lkh(tours: Sequence[np.ndarray], budget: Budget) -> list[np.ndarray]:
+    env, orders = TSPEnv(), _keep(tours, budget)
+    for number, points in enumerate(tours):
+        if budget.is_over():
+            break
+        locs = torch.from_numpy(np.asarray(points, dtype=np.float32)).unsqueeze(0)
+        left = budget.seconds_left()
+        limit: dict[str, Any] = {} if left is None else {"max_runtime": left}
+        actions, _ = env.solve(
+            TensorDict({"locs": locs}, [1]), solver="lkh", progress=False, runs=1, **limit
+        )
+        orders[number] = actions[0].numpy()
     return orders
 
 
-#: Solvers of tours by name; "reviser" is insertion followed by revisers.
+#: What is done to tours made by insertion, by name; "reviser" needs revisers.
 TOUR_SOLVERS: dict[str, TourSolver] = {
-    "insertion": _insert,
+    "insertion": _keep,
     "search": _search,
     "ils": _iterate,
     "lkh": _lkh,
@@ -70,11 +111,8 @@ def make_tour_solver(name: str, revisers: Sequence[Reviser] = ()) -> TourSolver:
         if not revisers:
             raise ConfigError("expected revisers for the sub-solver 'reviser', got none")
 
-        def revise(tours: Sequence[np.ndarray]) -> list[np.ndarray]:
-            orders = _insert(tours)
-            ordered = [points[order] for points, order in zip(tours, orders, strict=True)]
-            revised = revise_tours(ordered, revisers)
-            return [order[new] for order, new in zip(orders, revised, strict=True)]
+        def revise(tours: Sequence[np.ndarray], budget: Budget) -> list[np.ndarray]:
+            return revise_tours(tours, revisers, is_over=budget.is_over)
 
         return revise
     if name not in TOUR_SOLVERS:
@@ -103,10 +141,27 @@ class CVRPAdapter:
         """Routes one after the other, each followed by the depot."""
         return np.concatenate([np.append(route[1:], 0) for route in routes] or [np.zeros(1, int)])
 
-    def solve(self, actions: np.ndarray, solver: TourSolver) -> np.ndarray:
-        """The solution with each of its routes solved anew: `[T]` → `[T']`."""
-        routes = self.decompose(actions)
-        orders = solver([self.points[route] for route in routes])
+    def order(self, route: np.ndarray) -> np.ndarray:
+        """The nodes of a route by random insertion.
+
+        The order of insertion depends on which customers it has, not on how they were visited: a
+        partition has one cost.
+        """
+        nodes = np.append(route[0], np.sort(route[1:]))
+        return nodes[insert_shuffled(self.points[nodes])]
+
+    def solve(
+        self, actions: np.ndarray, solver: TourSolver, budget: Budget | None = None
+    ) -> np.ndarray:
+        """The solution with each of its routes solved anew: `[T]` → `[T']`.
+
+        Args:
+            actions: The solution.
+            solver: Solves the routes.
+            budget: Time for all of them; None: as much as they need.
+        """
+        routes = [self.order(route) for route in self.decompose(actions)]
+        orders = solver([self.points[route] for route in routes], budget or Budget())
         return self.compose([_from_depot(r, o) for r, o in zip(routes, orders, strict=True)])
 
 
@@ -124,6 +179,10 @@ class TSPAdapter(CVRPAdapter):
     def compose(self, routes: Sequence[np.ndarray]) -> np.ndarray:
         """The tour itself."""
         return routes[0]
+
+    def order(self, route: np.ndarray) -> np.ndarray:
+        """The tour itself."""
+        return route
 
 
 def _from_depot(route: np.ndarray, order: np.ndarray) -> np.ndarray:

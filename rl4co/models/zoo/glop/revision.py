@@ -5,7 +5,7 @@ Paper: Ye et al. (2024), https://arxiv.org/abs/2312.08224, algorithm 1.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -18,8 +18,8 @@ from rl4co.core.errors import ConfigError
 from rl4co.core.ops import get_open_tour_length
 from rl4co.envs.routing.shpp.env import SHPPEnv
 
-#: Pieces solved in one call of a reviser.
-PIECES_AT_ONCE = 4096
+#: Pieces solved in one call of a reviser, between two looks at the clock.
+PIECES_AT_ONCE = 512
 
 
 class Reviser(NamedTuple):
@@ -126,7 +126,10 @@ def path_output(
 
 
 def revise_tours(
-    points: Sequence[np.ndarray], revisers: Sequence[Reviser], reflect: bool = True
+    points: Sequence[np.ndarray],
+    revisers: Sequence[Reviser],
+    reflect: bool = True,
+    is_over: Callable[[], bool] = lambda: False,
 ) -> list[np.ndarray]:
     """Closed tours after revision by one reviser after the other; never longer.
 
@@ -137,6 +140,7 @@ def revise_tours(
         points: Coordinates of the nodes of each tour, in the order of the tour, `[N, 2]`.
         revisers: Revisers, the largest first.
         reflect: Whether pieces are solved in all mirror images.
+        is_over: Asked before each call of a reviser whether to leave all else as it is.
 
     Returns:
         New orders of each tour's nodes, `[N]`.
@@ -147,14 +151,18 @@ def revise_tours(
         shift = max(1, reviser.size // reviser.iterations)
         for _ in range(reviser.iterations):
             orders = [np.roll(order, -shift) if len(order) else order for order in orders]
-            _revise_once(points, orders, reviser, reflect)
+            _revise_once(points, orders, reviser, reflect, is_over)
     return orders
 
 
 def _revise_once(
-    points: Sequence[np.ndarray], orders: list[np.ndarray], reviser: Reviser, reflect: bool
+    points: Sequence[np.ndarray],
+    orders: list[np.ndarray],
+    reviser: Reviser,
+    reflect: bool,
+    is_over: Callable[[], bool],
 ) -> None:
-    """Solves all pieces of all tours once; `orders` change in place."""
+    """Solves all pieces of all tours once, while there is time; `orders` change in place."""
     size = reviser.size
     counts = [len(order) // size for order in orders]
     if not sum(counts):
@@ -166,13 +174,16 @@ def _revise_once(
     pieces = torch.from_numpy(
         np.concatenate([tour[nodes] for nodes, tour in cut if len(nodes)]).astype(np.float32)
     )  # [M, m, 2]
-    paths = torch.cat(
-        [_revise_pieces(reviser.policy, part, reflect) for part in pieces.split(PIECES_AT_ONCE)]
-    ).numpy()
+    paths = torch.arange(size).repeat(len(pieces), 1)  # [M, m]
+    for first in range(0, len(pieces), PIECES_AT_ONCE):
+        if is_over():
+            break
+        part = slice(first, first + PIECES_AT_ONCE)
+        paths[part] = _revise_pieces(reviser.policy, pieces[part], reflect)
     first = 0
     for number, (nodes, _) in enumerate(cut):
         if len(nodes):
-            found = paths[first : first + len(nodes)]
+            found = paths[first : first + len(nodes)].numpy()
             orders[number][: nodes.size] = np.take_along_axis(nodes, found, 1).reshape(-1)
             first += len(nodes)
 

@@ -7,8 +7,6 @@ compared with its classical counterpart.
 
 from __future__ import annotations
 
-import time
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -25,11 +23,18 @@ from rl4co.envs.base import RL4COEnvBase
 from rl4co.envs.routing.cvrp.sweep import join_routes, sweep_partition
 from rl4co.envs.routing.cvrpmvc.env import CVRPMVCEnv
 from rl4co.models.policies.pretrained import load_pretrained
-from rl4co.models.zoo.glop.adapter import CVRPAdapter, TourSolver, TSPAdapter, make_tour_solver
-from rl4co.models.zoo.glop.revision import Reviser
+from rl4co.models.zoo.glop.adapter import (
+    Budget,
+    CVRPAdapter,
+    TourSolver,
+    TSPAdapter,
+    make_tour_solver,
+)
+from rl4co.models.zoo.glop.revision import Reviser, check_revisers
 from rl4co.solvers._base import register_solver
 from rl4co.solvers._geometry import Geometry, as_actions, geometries
 from rl4co.solvers._threads import Note, map_in_threads
+from rl4co.solvers._watch import is_stopped
 from rl4co.solvers.formulations import RoutingFormulation
 from rl4co.solvers.random_insertion import insert_randomly
 
@@ -53,7 +58,8 @@ def glop(
     Args:
         env: Environment.
         td: State after reset, with coordinates.
-        max_runtime: Seconds per instance after which no further partition is tried.
+        max_runtime: Seconds per instance. When they are over no further partition is tried, and
+            the tours that are left stay those of insertion.
         num_procs: Instances solved at the same time, each in its own thread.
         policy: Partition policy for the CVRP, or a folder in which one was saved; None: a sweep.
         revisers: Revisers, the largest first.
@@ -70,22 +76,28 @@ def glop(
         raise ConfigError(f"expected n_samples of at least 1, got {n_samples}")
     if isinstance(policy, str | Path):
         policy = load_pretrained(policy)
+    check_revisers(revisers)
     solver = make_tour_solver(subprob_solver or ("reviser" if revisers else "ils"), revisers)
     instances = geometries(env, td, symmetric=True)
+    if policy is not None and instances[0].demand is None:
+        raise ConfigError(
+            f"expected no partition policy for {env.name}, whose solution is one tour, got "
+            f"{type(policy).__name__}; drop it"
+        )
     partitions = _learned_partitions(policy, td, n_samples, seed) if policy is not None else None
 
     def solve(job: tuple[int, Geometry], note: Note) -> np.ndarray:
         number, geometry = job
-        rng, began = np.random.default_rng((seed, number)), time.perf_counter()
+        rng, budget = np.random.default_rng((seed, number)), Budget(max_runtime, is_stopped)
         best, shortest = None, np.inf
         for sample in range(n_samples):
             start = None if partitions is None else partitions[number, sample]
-            visits = _solve_once(geometry, solver, rng, start, sample / n_samples)
+            visits = _solve_once(geometry, solver, rng, start, sample / n_samples, budget)
             cost = geometry.cost(visits)
             if best is None or cost < shortest:
                 best, shortest = visits, cost
                 note(cost)
-            if time.perf_counter() - began > max_runtime:
+            if budget.is_over():
                 break
         assert best is not None
         return best
@@ -102,16 +114,17 @@ def _solve_once(
     rng: np.random.Generator,
     start: np.ndarray | None,
     turn: float,
+    budget: Budget,
 ) -> np.ndarray:
     """One partition, or one insertion tour, with its tours solved; `turn` shifts the sweep."""
     if geometry.demand is None:
-        return TSPAdapter(geometry.points).solve(insert_randomly(geometry, rng), solver)
+        return TSPAdapter(geometry.points).solve(insert_randomly(geometry, rng), solver, budget)
     if start is None:
         first = int(turn * (len(geometry.points) - 1))
         start = join_routes(
             sweep_partition(geometry.points, geometry.demand, geometry.limit, first)
         )
-    visits = np.trim_zeros(CVRPAdapter(geometry.points).solve(start, solver))
+    visits = np.trim_zeros(CVRPAdapter(geometry.points).solve(start, solver, budget))
     return visits if 0 in visits else np.append(visits, 0)
 
 
