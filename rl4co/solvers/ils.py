@@ -101,19 +101,19 @@ def ils(
 def quick_solution(geometry: Geometry, rng: np.random.Generator) -> np.ndarray:
     """A solution to begin with: random insertion, or a sweep with a short tour for each vehicle.
 
-    A sweep through many thousands of customers makes slices that are far too narrow, so these are
-    put where they cost least.
+    A sweep through many thousands of customers makes slices that are far too narrow, unless vehicles
+    are large; there customers are also put where they cost least, and the shorter solution counts.
     """
     if geometry.demand is None:
         return insert_in_order(
             geometry.points, rng.permutation(len(geometry.points)), geometry.matrix
         )
-    if len(geometry.points) > MAX_DENSE_NODES:
-        routes = cheapest_insertion(geometry.points, geometry.demand, geometry.limit)
-        if routes is not None:
-            return routes
     parts = sweep_partition(geometry.points, geometry.demand, geometry.limit)
-    return join_routes([order_route(geometry.points, part) for part in parts])
+    swept = join_routes([order_route(geometry.points, part) for part in parts])
+    if len(geometry.points) <= MAX_DENSE_NODES:
+        return swept
+    inserted = cheapest_insertion(geometry.points, geometry.demand, geometry.limit)
+    return swept if inserted is None else min(swept, inserted, key=geometry.cost)
 
 
 def _compile(geometry: Geometry) -> None:
