@@ -101,8 +101,9 @@ def ils(
 def quick_solution(geometry: Geometry, rng: np.random.Generator) -> np.ndarray:
     """A solution to begin with: random insertion, or a sweep with a short tour for each vehicle.
 
-    A sweep through many thousands of customers makes slices that are far too narrow, unless vehicles
-    are large; there customers are also put where they cost least, and the shorter solution counts.
+    A sweep through many thousands of customers makes slices that are far too narrow, unless
+    vehicles are large; there customers are also put where they cost least, and the shorter solution
+    counts.
     """
     if geometry.demand is None:
         return insert_in_order(
