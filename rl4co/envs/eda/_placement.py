@@ -241,8 +241,9 @@ class PlacementEnv(RL4COEnvBase):
 
     def _action_mask(self, state: State) -> Tensor:
         free = ~(state["keepout"] | state["placed"])
-        # A finished instance can only name cells that have a decap already.
-        return torch.where(state["done"], state["placed"], free)
+        # A finished instance can only name its last cell again, which takes no chance.
+        last = state["current_node"].unsqueeze(-1)  # [*B, 1]
+        return torch.where(state["done"], torch.zeros_like(free).scatter(-1, last, True), free)
 
     def _objective(self, state: State, actions: Tensor) -> Tensor:
         chip = self.chip.resized(state["locs"].shape[-2])
