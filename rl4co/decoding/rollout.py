@@ -155,7 +155,15 @@ def _stack(trace: dict[str, list[Tensor]], state: State) -> State:
     """Stacks recorded values over steps; without any step, tensors without steps."""
     if not all(trace.values()):
         return {key: state[key].unsqueeze(2)[:, :, :0] for key in trace if key in state}
-    return {key: torch.stack(values, 2) for key, values in trace.items()}
+    return {key: _stack_steps(values) for key, values in trace.items()}
+
+
+def _stack_steps(values: list[Tensor]) -> Tensor:
+    """Values of all steps `[B, S, T, ...]`; what no step changed (a matrix, say) is not copied."""
+    first = values[0]  # [B, S, ...]
+    if all(value is first for value in values):
+        return first.unsqueeze(2).expand(*first.shape[:2], len(values), *first.shape[2:])
+    return torch.stack(values, 2)
 
 
 def walk(

@@ -115,9 +115,15 @@ def parse_batch_size(batch_size: int | Sequence[int]) -> torch.Size:
 
 def check_num_loc(num_loc: int) -> int:
     """`num_loc` if it is a positive integer."""
-    if not _is_integer(num_loc) or num_loc < 1:
-        raise ConfigError(f"expected num_loc to be an integer >= 1, got {num_loc!r}")
-    return num_loc
+    return check_count("num_loc", num_loc)
+
+
+def check_count(name: str, value: int, least: int = 1, most: int | None = None) -> int:
+    """`value` if it is an integer within the limits, both included."""
+    if not _is_integer(value) or value < least or (most is not None and value > most):
+        limits = f">= {least}" if most is None else f"from {least} to {most}"
+        raise ConfigError(f"expected {name} to be an integer {limits}, got {value!r}")
+    return value
 
 
 def check_interval(name: str, low: float, high: float) -> None:

@@ -289,25 +289,33 @@ def _check_frequencies(
     chip: Mapping[str, NDArray[Any]], paths: Mapping[str, Path | None]
 ) -> tuple[Real, Complex]:
     """Frequencies and decap impedance, which must go with each other."""
+    frequency = published_frequencies()
     if "frequency" in chip:
-        frequency = np.asarray(chip["frequency"]).squeeze().astype(np.float64)
-        if frequency.ndim != 1 or not np.all(np.isfinite(frequency)) or frequency.min() <= 0:
+        given = chip["frequency"]
+        frequency = _along_frequencies(given, np.float64)
+        if frequency.ndim != 1 or not len(frequency) or not np.all(frequency > 0):
             raise FileFormatError(
                 f"expected positive frequencies [F] in {paths['freq_file'] or paths['chip_file']}, "
-                f"got an array of shape {list(np.shape(chip['frequency']))}; they are in hertz"
+                f"got {given.dtype} of shape {list(given.shape)}; they are in hertz"
             )
-    else:
-        frequency = published_frequencies()
     if "decap" not in chip:
         return frequency, _default_decap(frequency)
-    decap = np.asarray(chip["decap"]).squeeze().astype(np.complex128)
-    if decap.shape != frequency.shape or not np.all(np.isfinite(decap)):
+    given = chip["decap"]
+    decap = _along_frequencies(given, np.complex128)
+    if decap.shape != frequency.shape:
         raise FileFormatError(
             f"expected the impedance of a decap at {len(frequency)} frequencies in "
-            f"{paths['decap_file'] or paths['chip_file']}, got an array of shape "
-            f"{list(np.shape(chip['decap']))}; give the frequencies that belong to it in freq_file"
+            f"{paths['decap_file'] or paths['chip_file']}, got {given.dtype} of shape "
+            f"{list(given.shape)}; give the frequencies that belong to it in freq_file"
         )
     return frequency, decap
+
+
+def _along_frequencies(values: NDArray[Any], dtype: type[np.generic]) -> NDArray[Any]:
+    """Finite numbers without axes of size 1; none where they are no such numbers."""
+    if not np.can_cast(values.dtype, dtype) or not np.all(np.isfinite(values)):
+        return np.empty(0, dtype)
+    return np.atleast_1d(values.squeeze()).astype(dtype)
 
 
 def _check_impedance(impedance: NDArray[Any], num_frequencies: int, path: Path | None) -> Complex:

@@ -107,6 +107,7 @@ def _draw_board(
 
     rows, cols = chip.grid.rows, chip.grid.cols
     order = {cell: step + 1 for step, cell in enumerate(decaps)}
+    port_names = _name_ports(ports)
     size = float(np.clip(80 / max(rows, cols), 3.5, 9))
     for cell in range(rows * cols):
         row, col = divmod(cell, cols)
@@ -123,7 +124,7 @@ def _draw_board(
             boxstyle="round,pad=0,rounding_size=0.12",
         )  # fmt: skip
         ax.add_patch(box)
-        label = "P" if cell in ports else str(order.get(cell, ""))
+        label = port_names[cell] if cell in ports else str(order.get(cell, ""))
         ax.text(
             col, row, label, color="white", fontsize=size, fontweight="bold", ha="center",
             va="center_baseline",
@@ -150,6 +151,13 @@ def _draw_board(
         )  # fmt: skip
 
 
+def _name_ports(ports: Sequence[int]) -> dict[int, str]:
+    """What each port is called on the board and beside its curve: P, or P1, P2 and so on."""
+    if len(ports) == 1:
+        return {ports[0]: "P"}
+    return {port: f"P{index}" for index, port in enumerate(ports, start=1)}
+
+
 def _draw_curves(
     ax: Axes,
     chip: Chip,
@@ -161,10 +169,10 @@ def _draw_curves(
     """Impedance over frequency at each port, dashed without decaps and solid with them."""
     gigahertz = chip.frequency / 1e9
     colors = [PORT, *(color for color in ROUTE_COLORS if color != PORT)]
+    port_names = _name_ports(ports)
     for index, (port, old) in enumerate(zip(ports, before, strict=True)):
-        row, col = divmod(port, chip.grid.cols)
         style: dict[str, Any] = {"color": colors[index % len(colors)], "linewidth": 1.5}
-        name = f"port ({row}, {col})"
+        name = f"port {port_names[port]} ({port // chip.grid.cols}, {port % chip.grid.cols})"
         if after is None:
             ax.plot(gigahertz, old, **style, label=name)
         else:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from rl4co.core.errors import ConfigError, InvalidInstanceError
 from rl4co.envs.base import RL4COEnvBase, State
 from rl4co.envs.eda._chip import Chip, read_chip
 from rl4co.envs.eda._scores import placement_scores
-from rl4co.envs.generator import Generator, check_interval
+from rl4co.envs.generator import Generator, check_count, check_interval
 from rl4co.envs.point_patterns import device_of, rand
 
 #: Decaps and keep-outs by default, as shares of the cells: 20 and 50 of the published 100.
@@ -85,15 +85,11 @@ class PlacementGenerator(Generator):
         self._max_decaps = max_decaps
         self.max_decaps = default_decaps(cells) if max_decaps is None else max_decaps
         self.min_decaps = min_decaps
-        if not 0 <= num_keepout_min <= self.num_keepout_max:
-            raise ConfigError(
-                f"expected 0 <= num_keepout_min <= num_keepout_max, got {num_keepout_min} and "
-                f"{self.num_keepout_max}"
-            )
-        if not 1 <= (self.max_decaps if min_decaps is None else min_decaps) <= self.max_decaps:
-            raise ConfigError(
-                f"expected 1 <= min_decaps <= max_decaps, got {min_decaps} and {self.max_decaps}"
-            )
+        check_count("num_keepout_max", self.num_keepout_max, 0)
+        check_count("num_keepout_min", num_keepout_min, 0, self.num_keepout_max)
+        check_count("max_decaps", self.max_decaps)
+        if min_decaps is not None:
+            check_count("min_decaps", min_decaps, 1, self.max_decaps)
         free = cells - self.num_probes_max - self.num_keepout_max
         if free < self.max_decaps:
             raise ConfigError(
@@ -116,7 +112,7 @@ class PlacementGenerator(Generator):
             `locs [*B, N, 2]`, `action_mask [*B, N]`, perhaps `max_decaps [*B, 1]`; and the order of
             the cells `[*B, N]` in which the first ones have ports.
         """
-        cells, device = self.chip.num_cells, device_of(rng)
+        cells = self.chip.num_cells
         keepouts = self._integers(batch_size, self.num_keepout_min, self.num_keepout_max, rng)
         # A random order of the cells: ports first, keep-outs next, the rest is free.
         order = rand((*batch_size, cells), rng).argsort(-1)  # [*B, N]
@@ -127,9 +123,7 @@ class PlacementGenerator(Generator):
             "action_mask": rank >= num_ports + keepouts,
         }
         if self.min_decaps is not None:
-            board["max_decaps"] = self._integers(
-                batch_size, self.min_decaps, self.max_decaps, rng
-            ).to(device)
+            board["max_decaps"] = self._integers(batch_size, self.min_decaps, self.max_decaps, rng)
         return board, rank
 
     @staticmethod
@@ -149,7 +143,7 @@ def default_decaps(num_cells: int) -> int:
 def _parse_grid(grid_size: Any) -> tuple[int, int] | None:
     if grid_size is None:
         return None
-    sizes = (grid_size, grid_size) if isinstance(grid_size, int) else tuple(grid_size)
+    sizes = tuple(grid_size) if isinstance(grid_size, Iterable) else (grid_size, grid_size)
     if len(sizes) != 2:
         raise ConfigError(
             f"expected rows and columns, or one number for both, as grid_size, got {grid_size!r}"
@@ -206,9 +200,7 @@ class PlacementEnv(RL4COEnvBase):
                 f"expected max_decaps = {max_decaps!r} in the generator, too, got {declared!r}; "
                 "give it once"
             )
-        if max_decaps is not None and max_decaps < 1:
-            raise ConfigError(f"expected max_decaps >= 1, got {max_decaps!r}")
-        self._max_decaps = declared if max_decaps is None else max_decaps
+        self._max_decaps = declared if max_decaps is None else check_count("max_decaps", max_decaps)
         self.chip: Chip = getattr(generator, "chip", None) or Chip()
         super().__init__(generator, generator_params, **kwargs)
         # The generator need not draw it, so its kind does not show in what it draws.
@@ -249,8 +241,9 @@ class PlacementEnv(RL4COEnvBase):
 
     def _action_mask(self, state: State) -> Tensor:
         free = ~(state["keepout"] | state["placed"])
-        # A finished instance can only name cells that have a decap already.
-        return torch.where(state["done"], state["placed"], free)
+        # A finished instance can only name its last cell again, which takes no chance.
+        last = state["current_node"].unsqueeze(-1)  # [*B, 1]
+        return torch.where(state["done"], torch.zeros_like(free).scatter(-1, last, True), free)
 
     def _objective(self, state: State, actions: Tensor) -> Tensor:
         chip = self.chip.resized(state["locs"].shape[-2])

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from torch import Tensor, nn
 
-from rl4co.core.gains import euclidean_costs, location_gains
+from rl4co.core.gains import location_gains
 from rl4co.core.registry import EMBEDDINGS
 from rl4co.models.embeddings import (
     EmbeddingConfig,
@@ -51,13 +51,12 @@ class FLPContext(SelectionContext):
 class FLPGainEmbedding(GainEmbedding):
     """Keys and values change with what a facility at each location would save."""
 
-    state_keys = ("locs", "distances")
+    state_keys = ("orig_distances", "distances")
 
     def gains(self, state: Mapping[str, Tensor]) -> Tensor:
-        """By Euclidean distances: they are made of the coordinates, which are small to record."""
-        # All states of an instance have the same coordinates: [B, Q, N, 2] -> [B, N, 2]
-        matrix = euclidean_costs(coordinates(state, "flp")[:, 0])  # [B, N, N]
-        return location_gains(state["distances"], matrix)
+        """Savings of all customers."""
+        # All states of an instance have the same costs: [B, Q, N, N] -> [B, N, N]
+        return location_gains(state["distances"], state["orig_distances"][:, 0])
 
 
 class FLPNeighbors(nn.Module):

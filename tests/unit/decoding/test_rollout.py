@@ -184,7 +184,7 @@ def test_step_entropy_by_hand():
 def test_walk_records_what_the_policy_saw(problem, table_logits, forced):
     """Following the actions of a rollout gives its trace and its final state."""
     env, td, table, _ = problem
-    keys = ("current_node", "action_mask", "i")
+    keys = ("current_node", "action_mask", "i", "locs")
     starts = env.start_actions(dict(td.items()), 3).unsqueeze(-1) if forced else None
     made = decode(
         env, solutions_of(td, 3), table_logits(table), Greedy(), starts=starts, record=keys
@@ -197,6 +197,8 @@ def test_walk_records_what_the_policy_saw(problem, table_logits, forced):
         assert torch.equal(walked.state[key], made.state[key])
     # Before step t the policy stood where action t - 1 led.
     assert torch.equal(made.trace["current_node"][:, :, 1:], made.actions[..., forced:-1])
+    # What no step changes is there once.
+    assert made.trace["locs"].data_ptr() == walked.trace["locs"].data_ptr() == td["locs"].data_ptr()
 
 
 def test_evaluate_strategy_gives_the_log_probabilities_of_its_actions(problem, table_logits, rng):

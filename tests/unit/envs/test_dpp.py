@@ -200,9 +200,15 @@ def test_a_generator_of_ones_own():
     ("params", "message"),
     [
         ({"num_keepout_max": 85}, "expected 20 cells or more for the decaps, got 14"),
-        ({"num_keepout_min": 5, "num_keepout_max": 3}, "num_keepout_min <= num_keepout_max"),
-        ({"min_decaps": 0}, "1 <= min_decaps"),
-        ({"max_decaps": 0}, "1 <= min_decaps <= max_decaps"),
+        (
+            {"num_keepout_min": 5, "num_keepout_max": 3},
+            "num_keepout_min to be an integer from 0 to 3",
+        ),
+        ({"num_keepout_max": 2.5}, "num_keepout_max to be an integer"),
+        ({"min_decaps": 0}, "min_decaps to be an integer from 1 to 20"),
+        ({"max_decaps": 0}, "max_decaps to be an integer >= 1"),
+        ({"max_decaps": 2.5}, "max_decaps to be an integer >= 1"),
+        ({"grid_size": 2.5}, "rows of a grid to be an integer"),
         ({"grid_size": [2, 3, 4]}, "expected rows and columns"),
         ({"min_loc": 1.0}, "min_loc < max_loc"),
     ],
@@ -213,13 +219,13 @@ def test_bad_settings_are_refused(params, message):
 
 
 def test_bad_settings_of_several_ports_are_refused():
-    with pytest.raises(ConfigError, match="num_probes_min <= num_probes_max"):
+    with pytest.raises(ConfigError, match="num_probes_min to be an integer from 1 to 5"):
         MDPPGenerator(num_probes_min=6)
     with pytest.raises(UnknownNameError, match="minmax"):
         MDPPEnv(reward_type="min")
-    with pytest.raises(ConfigError, match="max_probes >= 1"):
+    with pytest.raises(ConfigError, match="max_probes to be an integer >= 1"):
         MDPPEnv(max_probes=0)
-    with pytest.raises(ConfigError, match="max_decaps >= 1"):
+    with pytest.raises(ConfigError, match="max_decaps to be an integer >= 1"):
         MDPPEnv(MDPPGenerator(), max_decaps=0)
     many = MDPPGenerator(num_probes_min=7, num_probes_max=7)(2)
     with pytest.raises(InvalidInstanceError, match="max_probes of the environment"):
@@ -284,10 +290,12 @@ def test_picture(cls):
     board, curves = figure.axes
     assert f"score {float(reward[1]):.3f}" in board.get_title()
     assert len(board.patches) == 24
-    numbers = {text.get_text() for text in board.texts} - {"", "P"}
-    assert numbers == {str(i + 1) for i in range(env.max_decaps)}
-    ports = sum(text.get_text() == "P" for text in board.texts)
-    assert len(curves.lines) == 2 * ports
+    texts = {text.get_text() for text in board.texts} - {""}
+    ports = {text for text in texts if text.startswith("P")}
+    assert texts - ports == {str(i + 1) for i in range(env.max_decaps)}
+    assert len(curves.lines) == 2 * len(ports)
+    # Each port has its name on the board and beside its curve.
+    assert {text.get_text().split()[1] for text in curves.get_legend().texts} == ports
     alone = env.render(td)
     assert "keep-out" in alone.axes[0].get_title()
     assert len(alone.axes[1].lines) == (td["probe"][0].sum() if cls is MDPPEnv else 1)

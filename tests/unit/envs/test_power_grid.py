@@ -98,6 +98,13 @@ def test_one_archive_for_all(small, tmp_path):
     assert env.max_decaps == 1
 
 
+def test_one_frequency_will_do(tmp_path):
+    np.save(tmp_path / "freq.npy", np.array([1e9]))
+    np.save(tmp_path / "decap.npy", np.array([[[2.0 - 1.0j]]]))
+    chip = read_chip(freq_file=tmp_path / "freq.npy", decap_file=tmp_path / "decap.npy")
+    assert chip.impedance.shape == (1, 100, 100)
+
+
 def save_another_chip(folder, **changes):
     for name, change in changes.items():
         np.save(folder / f"{name}.npy", change(np.load(folder / f"{name}.npy")))
@@ -119,7 +126,12 @@ def asymmetric(chip):
         ({"chip": asymmetric}, "symmetric"),
         ({"freq": lambda f: f[:-1]}, "at 3 frequencies"),
         ({"freq": lambda f: -f}, "positive frequencies"),
+        ({"freq": lambda f: f[:0]}, "positive frequencies"),
+        ({"freq": lambda f: f + 1j}, "positive frequencies .* got complex128"),
+        ({"freq": lambda f: f.astype(str)}, "positive frequencies .* got <U"),
         ({"decap": lambda d: d[:-1]}, "decap at 4 frequencies"),
+        ({"decap": lambda d: d.astype(str)}, "decap at 4 frequencies .* got <U"),
+        ({"decap": lambda d: d * np.nan}, "decap at 4 frequencies"),
     ],
 )  # fmt: skip
 def test_what_is_not_a_chip_is_refused(small, changes, message):

@@ -93,6 +93,19 @@ def test_fewer_decaps_than_trained_with():
         assert bool(out["log_likelihood"].isfinite().all())
 
 
+@pytest.mark.parametrize("cls", [DPPEnv, MDPPEnv])
+def test_likelihoods_do_not_depend_on_batch_mates(cls):
+    """An instance with fewer decaps waits for the others without taking chances."""
+    env = cls(generator_params={"grid_size": 5, "max_decaps": 6, "min_decaps": 1})
+    instances = env.generator(3, rng=torch.Generator().manual_seed(0))
+    td = env.reset(instances.set("max_decaps", torch.tensor([[2], [6], [4]])))
+    policy = DevFormerPolicy(env_name=env.name, **TINY).eval()
+    whole = policy(td, env, decode_type="greedy")
+    alone = [policy(td[b : b + 1], env, decode_type="greedy") for b in range(3)]
+    for key in ("log_likelihood", "reward"):
+        torch.testing.assert_close(whole[key], torch.cat([out[key] for out in alone]))
+
+
 def losses(model, batch, step):
     """The losses of a training step: two of PPO on the same solutions, one of REINFORCE."""
     if not isinstance(model, PPO):

@@ -8,6 +8,8 @@ import copy
 import pytest
 import torch
 
+from torch import nn
+
 from rl4co.core.errors import (
     ConfigError,
     MissingDependencyError,
@@ -16,7 +18,12 @@ from rl4co.core.errors import (
 )
 from rl4co.envs import FLPEnv, MCPEnv
 from rl4co.kernels import disabled
-from rl4co.models import GNNAttentionModelPolicy, GNNEncoder, load_pretrained
+from rl4co.models import (
+    AttentionModelPolicy,
+    GNNAttentionModelPolicy,
+    GNNEncoder,
+    load_pretrained,
+)
 from rl4co.models.embeddings.flp import FLPNeighbors
 from rl4co.models.nn.graph import GCN, NETWORKS, Neighbors, get_graph_network
 
@@ -215,6 +222,34 @@ def test_context_tells_how_many_are_left():
         for td, state in zip(states, after, strict=True)
     ]
     assert not torch.allclose(*logits)
+
+
+class RowMeans(nn.Module):
+    """Embeds a location by its mean cost, so without coordinates."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed = nn.Linear(1, DIM)
+
+    def forward(self, state):
+        return self.embed(state["orig_distances"].mean(-1, keepdim=True))
+
+
+@pytest.mark.parametrize("has_coordinates", [True, False])
+def test_gains_are_those_of_the_matrix(has_coordinates: bool):
+    """Coordinates beside a matrix mislead nobody, and one's own embedding can do without them."""
+    env = make_env("flp")
+    rng = torch.Generator().manual_seed(6)
+    instances = env.generator(4, rng=rng).select("locs", "to_choose")
+    instances["cost_matrix"] = torch.rand(4, 9, 9, generator=rng)
+    td = env.reset(instances if has_coordinates else instances.exclude("locs"))
+    encoder = GNNEncoder("flp", "gcn", embed_dim=DIM, num_layers=1, init_embedding=RowMeans())
+    policy = AttentionModelPolicy(encoder, env_name="flp", embed_dim=DIM, num_heads=2)
+    out = policy(td, env, phase="train", decode_type="sampling")
+    out["log_likelihood"].sum().backward()
+    state = env.step(td.set("action", torch.tensor([0, 3, 1, 2])))["next"]
+    gains = policy.decoder.dynamic_embedding.gains({k: v.unsqueeze(1) for k, v in state.items()})
+    torch.testing.assert_close(gains.squeeze(1), env.action_gains(dict(state.items())))
 
 
 def test_networks_that_do_not_fit_are_refused():

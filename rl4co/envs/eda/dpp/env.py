@@ -36,7 +36,7 @@ class DPPEnv(PlacementEnv):
         | `placed` | bool | `[*B, N]` | cells with a decap |
         | `current_node` | int64 | `[*B]` | cell of the last decap (0 before the first) |
         | `i` | int64 | `[*B, 1]` | number of decaps placed |
-        | `action_mask` | bool | `[*B, N]` | free cells; those with a decap once finished |
+        | `action_mask` | bool | `[*B, N]` | free cells; the last one once finished |
 
     Constraints:
         No decap is on a keep-out or on the probing port; no cell has two.

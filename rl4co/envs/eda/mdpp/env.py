@@ -9,12 +9,12 @@ import torch
 
 from torch import Tensor
 
-from rl4co.core.errors import ConfigError, UnknownNameError
+from rl4co.core.errors import UnknownNameError
 from rl4co.core.registry import ENVS
 from rl4co.envs.base import State
 from rl4co.envs.eda._placement import PlacementEnv
 from rl4co.envs.eda.mdpp.generator import MDPPGenerator
-from rl4co.envs.generator import Generator
+from rl4co.envs.generator import Generator, check_count
 
 #: Names of the objectives: the published code's, and the paper's for the same.
 OBJECTIVES: Mapping[str, str] = {
@@ -47,7 +47,7 @@ class MDPPEnv(PlacementEnv):
         | `placed` | bool | `[*B, N]` | cells with a decap |
         | `current_node` | int64 | `[*B]` | cell of the last decap (0 before the first) |
         | `i` | int64 | `[*B, 1]` | number of decaps placed |
-        | `action_mask` | bool | `[*B, N]` | free cells; those with a decap once finished |
+        | `action_mask` | bool | `[*B, N]` | free cells; the last one once finished |
 
     Constraints:
         No decap is on a keep-out or on a probing port; no cell has two.
@@ -84,12 +84,12 @@ class MDPPEnv(PlacementEnv):
     ) -> None:
         if reward_type not in OBJECTIVES:
             raise UnknownNameError("reward_type", reward_type, OBJECTIVES)
-        if max_probes is not None and max_probes < 1:
-            raise ConfigError(f"expected max_probes >= 1, got {max_probes}")
         self.reward_type = OBJECTIVES[reward_type]
         super().__init__(generator, generator_params, max_decaps, **kwargs)
         drawn = getattr(self.generator, "num_probes_max", MAX_PROBES)
-        self.max_probes: int = drawn if max_probes is None else max_probes
+        self.max_probes: int = (
+            drawn if max_probes is None else check_count("max_probes", max_probes)
+        )
 
     def _ports(self, state: State) -> Tensor:
         count = min(self.max_probes, state["probe"].shape[-1])

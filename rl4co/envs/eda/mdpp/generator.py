@@ -8,8 +8,8 @@ import torch
 
 from tensordict import TensorDict
 
-from rl4co.core.errors import ConfigError
 from rl4co.envs.eda._placement import PlacementGenerator
+from rl4co.envs.generator import check_count
 
 
 class MDPPGenerator(PlacementGenerator):
@@ -43,12 +43,8 @@ class MDPPGenerator(PlacementGenerator):
         grid_size: int | tuple[int, int] | None = None,
         **kwargs: Any,
     ) -> None:
-        if not 1 <= num_probes_min <= num_probes_max:
-            raise ConfigError(
-                f"expected 1 <= num_probes_min <= num_probes_max, got {num_probes_min} and "
-                f"{num_probes_max}"
-            )
-        self.num_probes_min, self.num_probes_max = num_probes_min, num_probes_max
+        self.num_probes_max = check_count("num_probes_max", num_probes_max)
+        self.num_probes_min = check_count("num_probes_min", num_probes_min, most=num_probes_max)
         super().__init__(
             min_loc, max_loc, num_keepout_min, num_keepout_max, grid_size=grid_size, **kwargs
         )

@@ -11,10 +11,9 @@ import torch
 from tensordict import TensorDict
 from torch.distributions import Distribution
 
-from rl4co.core.errors import ConfigError
 from rl4co.core.gains import euclidean_costs
 from rl4co.envs.distributions import SamplerSpec, build_samplers
-from rl4co.envs.generator import Generator, check_interval, check_num_loc
+from rl4co.envs.generator import Generator, check_count, check_interval, check_num_loc
 from rl4co.envs.graph._parts import default_choice
 from rl4co.envs.samplers import DistributionLike, Sampler
 
@@ -51,12 +50,7 @@ class FLPGenerator(Generator):
         self.num_loc = check_num_loc(num_loc)
         check_interval("loc", min_loc, max_loc)
         self.min_loc, self.max_loc = min_loc, max_loc
-        self.to_choose = default_choice(to_choose, num_loc)
-        if not 1 <= self.to_choose <= num_loc:
-            raise ConfigError(
-                f"expected to_choose from 1 to num_loc = {num_loc}, got {to_choose!r}; there are "
-                "no more locations than that"
-            )
+        self.to_choose = check_count("to_choose", default_choice(to_choose, num_loc), most=num_loc)
         loc = SamplerSpec(loc_distribution, min_loc, max_loc, clip=True, sampler=loc_sampler)
         self.loc_sampler = build_samplers(loc_kwargs, loc=loc)["loc"]
 

@@ -12,7 +12,7 @@ from torch.distributions import Distribution
 
 from rl4co.core.errors import ConfigError
 from rl4co.envs.distributions import SamplerSpec, build_samplers
-from rl4co.envs.generator import Generator
+from rl4co.envs.generator import Generator, check_count
 from rl4co.envs.graph._parts import default_choice
 from rl4co.envs.point_patterns import device_of
 from rl4co.envs.samplers import DistributionLike, Sampler
@@ -84,19 +84,11 @@ class MCPGenerator(Generator):
 
     def _check(self) -> None:
         """Raises unless the numbers fit together."""
-        most = {
-            "num_items": float("inf"),
-            "num_sets": float("inf"),
-            "min_size": self.max_size,
-            "max_size": float("inf") if self.replacement else self.num_items,
-            "n_sets_to_choose": self.num_sets,
-        }
-        for name, limit in most.items():
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= limit:
-                raise ConfigError(
-                    f"expected {name} to be an integer from 1 to {limit:g}, got {value!r}"
-                )
+        check_count("num_items", self.num_items)
+        check_count("num_sets", self.num_sets)
+        check_count("max_size", self.max_size, most=None if self.replacement else self.num_items)
+        check_count("min_size", self.min_size, most=self.max_size)
+        check_count("n_sets_to_choose", self.n_sets_to_choose, most=self.num_sets)
         if not 0 <= self.min_weight <= self.max_weight:
             raise ConfigError(
                 "expected 0 <= min_weight <= max_weight, got "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 BAR_SHARE, MIN_BAR, MAX_BAR = 0.35, 2.5, 16.0
 #: Rows up to which each has its number.
 MAX_NUMBERED_SETS = 40
+#: Items up to which there are gaps between them: narrower ones would come and go with the pixels.
+MAX_SEPARATE_ITEMS = 80
 #: Opacity of items that a chosen set above covers already, and of sets that are not chosen.
 OVERLAP = 0.3
 
@@ -118,7 +120,7 @@ def _draw_bars(
     """Weights of the items above the rows, in the colour of the set that covers them."""
     heights = height * weights / max(float(weights.max()), 1e-12)
     shades = [colors[k] if k + 1 < len(colors) else FAINT for k in first]
-    ax.bar(np.arange(len(weights)), -heights, width=0.85, bottom=-1.0, color=shades, zorder=2)
+    ax.bar(np.arange(len(weights)), -heights, bottom=-1.0, color=shades, **_bars(len(weights)))
     ax.axhline(-1.0, color=FAINT, linewidth=0.8, zorder=1)
 
 
@@ -131,9 +133,20 @@ def _draw_rows(ax: Axes, cells: np.ndarray, colors: list[str], first: np.ndarray
     shades = np.array([to_rgba(color) for color in colors])[kind]  # [cells, 4]
     adds = (first[column] == row) & (row + 1 < len(colors))
     shades[:, 3] = np.where(adds | (len(colors) == 1), 1.0, OVERLAP)
-    ax.bar(column, 0.8, width=0.85, bottom=row - 0.4, color=shades.tolist(), zorder=2)
+    ax.bar(column, 0.8, bottom=row - 0.4, color=shades.tolist(), **_bars(cells.shape[1]))
     for line in range(len(cells)):
         ax.axhline(line, color=FAINT, linewidth=0.5, zorder=1)
+
+
+def _bars(num_items: int) -> dict[str, Any]:
+    """How wide bars are: with gaps, or side by side without seams."""
+    separate = num_items <= MAX_SEPARATE_ITEMS
+    return {
+        "width": 0.85 if separate else 1.0,
+        "linewidth": 0.0,
+        "antialiased": separate,
+        "zorder": 2,
+    }
 
 
 def _label(
