@@ -102,9 +102,7 @@ def explained(instance: Published, limit: float | None) -> Iterator[None]:
             raise explain(instance, inquiry.wait(), "none", MORE_TIME) from error
 
 
-def explain(
-    instance: BenchmarkInstance, found: Findings, got: str, advice: str
-) -> NoSolutionError:
+def explain(instance: BenchmarkInstance, found: Findings, got: str, advice: str) -> NoSolutionError:
     """The error that says why there is no solution with so few vehicles, and what would help.
 
     Args:

@@ -1,8 +1,8 @@
 """The search for the reason why an instance has no solution, beside the solver that looks for one.
 
-A time limit is for everything, and a solver without a solution uses all of it. So the search runs in
-a thread of its own, with its own worker processes. It begins when a solver has failed, or soon after
-the solver has begun, and tells that one to stop as soon as there is a proof.
+A time limit is for everything, and a solver without a solution uses all of it. So the search runs
+in a thread of its own, with its own worker processes. It begins when a solver has failed, or soon
+after the solver has begun, and tells that one to stop as soon as there is a proof.
 """
 
 from __future__ import annotations

@@ -221,9 +221,9 @@ def test_a_proof_stops_the_solver():
             time.sleep(0.01)
         raise StoppedError("expected a solution, got a stop")
 
-    with pytest.raises(NoSolutionError, match="a proof that there are none"):
-        with explained(PACKED, limit=120.0):
-            solve()
+    proof = pytest.raises(NoSolutionError, match="a proof that there are none")
+    with proof, explained(PACKED, limit=120.0):
+        solve()
 
 
 def test_longer_routes():
