@@ -82,7 +82,7 @@ class Inquiry:
         left = min(self._deadline - time.perf_counter(), MAX_SECONDS)
         self._thread.join(max(left, 0.0) + GRACE)
         self._over.set()
-        return dataclasses.replace(self._findings)
+        return dataclasses.replace(self._findings, remedies=[*self._findings.remedies])
 
     def _run(self) -> None:
         self._wanted.wait(self._head_start)
@@ -97,7 +97,7 @@ class Inquiry:
 
     def _search(self, judge: Judge, crew: Crew) -> None:
         found, problem = self._findings, self.problem
-        bounds = Judge(None, judge.left)  # what they exclude is known at once
+        bounds = Judge(None, judge.left / 2)  # what they exclude is known at once
         found.conflict = find_conflict(problem, bounds)
         if found.conflict is None:
             routes, impossible = judge.settle(problem)

@@ -118,6 +118,14 @@ def program(path: Path, text: str) -> str:
     return str(path)
 
 
+def behind_script(folder: Path) -> str:
+    """A script that starts a program which works for ever."""
+    script = folder / "script"
+    script.write_text(f'#!/bin/sh\n{program(folder / "slow", LINGER)} "$@"\nexit $?\n')
+    script.chmod(0o755)
+    return str(script)
+
+
 @pytest.fixture(scope="module")
 def lkh3(tmp_path_factory: pytest.TempPathFactory) -> str:
     """A program that gives the best solution of tiny problems."""
@@ -203,14 +211,10 @@ def test_what_it_cannot_solve(lkh3: str):
 def test_a_program_that_takes_too_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """It is ended, also behind a script; its last complete tour counts, a route per customer."""
     monkeypatch.setenv("LINGER", str(tmp_path / "pid"))
-    slow = tmp_path / "script"
-    slow.write_text(f'#!/bin/sh\n{program(tmp_path / "slow", LINGER)} "$@"\nexit $?\n')
-    slow.chmod(0o755)
+    slow = behind_script(tmp_path)
     env = get_env("cvrp", generator_params={"num_loc": 4})
     with Crew() as crew, crew.at_work() as accounts:
-        actions, costs = env.solve(
-            env.generate(1), solver="lkh", executable=str(slow), max_runtime=1.0
-        )
+        actions, costs = env.solve(env.generate(1), solver="lkh", executable=slow, max_runtime=1.0)
     (account,) = accounts
     assert 0.8 < account.seconds < 10.0  # preparing the problem is part of its second
     ((seconds, cost),) = account.incumbents  # noted when it was written, not at the end
@@ -220,14 +224,14 @@ def test_a_program_that_takes_too_long(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_a_program_ends_with_who_started_it(tmp_path: Path):
-    """Even if that is killed."""
-    pid = tmp_path / "pid"
+    """Even if that is killed, and the program is behind a script."""
+    pid, slow = tmp_path / "pid", behind_script(tmp_path)
     code = (
         "import numpy as np; from rl4co.solvers._lkh3_worker import solve_problem as solve\n"
         "from rl4co.solvers._problem import RoutingProblem, Vehicle\n"
         "demand = np.array([0, 1, 1, 1, 1]); fleet = (Vehicle(count=4, capacity=1),)\n"
         "problem = RoutingProblem(np.ones((5, 5)), (1, 2, 3, 4), fleet, delivery=demand)\n"
-        f"solve(problem, 600, {program(tmp_path / 'slow', LINGER)!r}, {str(tmp_path)!r}, 1, 1)\n"
+        f"solve(problem, 600, {slow!r}, {str(tmp_path)!r}, 1, 1)\n"
     )
     process = subprocess.Popen([sys.executable, "-c", code], env={**os.environ, "LINGER": str(pid)})
     until = time.monotonic() + 60
