@@ -99,8 +99,9 @@ def _leave_out(
             rest = [node for node in customers if node not in group]
             if not rest:
                 continue
-            if judge.left <= 0:
-                return Conflict(kinds, tuple(sorted(customers)), is_minimal=False)
+            if judge.left <= 0:  # fewer would have a vehicle each
+                is_minimal = len(customers) <= problem.vehicles[0].count + 1
+                return Conflict(kinds, tuple(sorted(customers)), is_minimal)
             verdict = judge.has_solution(dataclasses.replace(problem, customers=(*sorted(rest),)))
             if verdict is False:
                 customers = rest

@@ -25,8 +25,8 @@ from rl4co.tasks.relaxations import find_relaxations, more_vehicles
 
 #: Seconds that a solver has for itself: most solutions are found by then.
 HEAD_START = 0.5
-#: Most seconds of the search.
-MAX_SECONDS = 10.0
+#: Seconds of the search where there is no limit.
+DEFAULT_SECONDS = 10.0
 #: Seconds beyond its time after which nobody waits for the search.
 GRACE = 1.0
 
@@ -69,7 +69,7 @@ class Inquiry:
     ) -> None:
         self.instance, self.problem = instance, problem
         self.impossible = threading.Event()
-        self._deadline = float("inf") if limit is None else time.perf_counter() + limit
+        self._deadline = None if limit is None else time.perf_counter() + limit
         self._head_start = HEAD_START if limit is None else min(HEAD_START, limit / 4)
         self._wanted, self._over = threading.Event(), threading.Event()
         self._findings = Findings()
@@ -79,10 +79,16 @@ class Inquiry:
     def wait(self) -> Findings:
         """What is known when the search ends, or its time."""
         self._wanted.set()
-        left = min(self._deadline - time.perf_counter(), MAX_SECONDS)
-        self._thread.join(max(left, 0.0) + GRACE)
+        self._thread.join(self._left + GRACE)
         self._over.set()
         return dataclasses.replace(self._findings, remedies=[*self._findings.remedies])
+
+    @property
+    def _left(self) -> float:
+        """Seconds that are left for the search."""
+        if self._deadline is None:
+            return DEFAULT_SECONDS
+        return max(self._deadline - time.perf_counter(), 0.0)
 
     def _run(self) -> None:
         self._wanted.wait(self._head_start)
@@ -90,8 +96,7 @@ class Inquiry:
             return
         try:
             with heeding(self._over), Crew() as crew:
-                seconds = min(self._deadline - time.perf_counter(), MAX_SECONDS)
-                self._search(Judge(crew, seconds), crew)
+                self._search(Judge(crew, self._left), crew)
         except RL4COError:
             return  # a worker that was ended, or has crashed: what is known is known
 
