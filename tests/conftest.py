@@ -19,6 +19,7 @@ import torch
 
 from hypothesis import HealthCheck, settings
 
+from tests.commands import Commands
 from tests.seeds import original_seeds, shift_seeds
 
 REPOSITORY = Path(__file__).resolve().parent.parent
@@ -71,6 +72,13 @@ def shared_dir() -> Path:
             "no folder 'shared' beside the repository; set RL4CO_SHARED_DIR to point to one"
         )
     return folder
+
+
+@pytest.fixture(scope="session")
+def command() -> Iterator[Commands]:
+    """Runs `rl4co ...` in real processes, see :mod:`tests.commands`."""
+    with Commands() as commands:
+        yield commands
 
 
 @pytest.fixture(autouse=True)

@@ -38,11 +38,11 @@ class Judge:
     """Says of problems with vehicles of one kind what is known, until its time is over.
 
     Args:
-        crew: Worker processes.
+        crew: Worker processes; None: only bounds say anything, at once.
         seconds: Time for all problems together.
     """
 
-    def __init__(self, crew: Crew, seconds: float) -> None:
+    def __init__(self, crew: Crew | None, seconds: float) -> None:
         self._crew, self._deadline = crew, time.perf_counter() + seconds
 
     @property
@@ -52,17 +52,30 @@ class Judge:
 
     def is_impossible(self, problem: RoutingProblem) -> bool:
         """Whether it is proven that there is no solution."""
-        return needs_more_vehicles(problem) or self._prove(problem)[1]
+        return self.has_solution(problem) is False
+
+    def has_solution(self, problem: RoutingProblem) -> bool | None:
+        """Whether there is a solution, by proofs alone; None: that is not known."""
+        if needs_more_vehicles(problem):
+            return False
+        found, impossible = self._prove(problem)
+        if found is not None and keeps_all(problem, found):
+            return True
+        return False if impossible else None
 
     def find_routes(self, problem: RoutingProblem) -> list[Route] | None:
         """A solution; None: none was found."""
+        return self.settle(problem)[0]
+
+    def settle(self, problem: RoutingProblem) -> tuple[list[Route] | None, bool]:
+        """A solution by whatever finds one, and whether it is proven that there is none."""
         if needs_more_vehicles(problem):
-            return None
+            return None, True
         is_tiny = len(problem.customers) <= TINY
         found, impossible = self._prove(problem) if is_tiny else (self._try(problem), False)
         if found is None and not impossible:
-            found = self._try(problem) if is_tiny else self._prove(problem)[0]
-        return found if found is not None and keeps_all(problem, found) else None
+            found, impossible = (self._try(problem), False) if is_tiny else self._prove(problem)
+        return (found if found is not None and keeps_all(problem, found) else None), impossible
 
     def _try(self, problem: RoutingProblem) -> list[Route] | None:
         """A solution by a heuristic."""
@@ -87,7 +100,7 @@ class Judge:
 
     def _call(self, target: str, *arguments: Any) -> Any:
         """The result of a worker; None if there is no time for it."""
-        if self.left <= 0:
+        if self._crew is None or self.left <= 0:
             return None
         with self._crew.at_work():
             (result,) = map_instances(f"rl4co.solvers.{target}", [arguments], progress=False)
@@ -128,9 +141,16 @@ def needs_more_vehicles(problem: RoutingProblem) -> bool:
     for loads in (problem.delivery, problem.pickup):
         if loads is not None and loads[customers].sum() > vehicle.count * vehicle.capacity:
             return True
-    if not vehicle.count < len(customers) <= MAX_PAIRED:
-        return False
-    return _large_clique(_exclude_each_other(problem, customers)) > vehicle.count
+    return vehicle.count < len(customers) and len(exclusive_group(problem)) > vehicle.count
+
+
+def exclusive_group(problem: RoutingProblem) -> tuple[int, ...]:
+    """Many customers of whom no two fit one route; none if there are too many to compare."""
+    customers = np.array(problem.customers, dtype=np.int64)
+    if len(customers) > MAX_PAIRED:
+        return ()
+    clique = _large_clique(_exclude_each_other(problem, customers))
+    return tuple(sorted(customers[clique].tolist()))
 
 
 def _exclude_each_other(problem: RoutingProblem, customers: Any) -> Any:
@@ -175,16 +195,16 @@ def _shortest(matrix: Array) -> Array:
     return ways
 
 
-def _large_clique(pairs: Any) -> int:
-    """Size of a large set of rows of which all pairs are marked, grown from each row greedily."""
+def _large_clique(pairs: Any) -> list[int]:
+    """A large set of rows of which all pairs are marked, grown from each row greedily."""
     order = np.argsort(-pairs.sum(0), kind="stable")
-    largest = 0
+    largest: list[int] = []
     for first in order:
-        members = [first]
+        members = [int(first)]
         candidates = pairs[first].copy()
         for node in order:
             if candidates[node]:
-                members.append(node)
+                members.append(int(node))
                 candidates &= pairs[node]
-        largest = max(largest, len(members))
+        largest = max(largest, members, key=len)
     return largest

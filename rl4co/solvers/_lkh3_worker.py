@@ -19,7 +19,6 @@ Open routes return at no cost. Linehauls come before backhauls as the legs back 
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import signal
 import subprocess
@@ -48,7 +47,6 @@ LOOK_EVERY = 0.05
 LAST_LINES = 5
 
 _PROBLEM, _PARAMETERS, _START, _TOURS = "problem.vrp", "problem.par", "start.tour", "tour.{}"
-_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG of Linux's prctl
 
 
 def solve_problem(
@@ -110,9 +108,9 @@ def _run(executable: str, place: Path, max_runtime: float, look: Callable[[], No
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
-            preexec_fn=_end_with_parent if sys.platform == "linux" else None,
             start_new_session=True,
         )
+        guard = _start_guard(process.pid)
         until = time.monotonic() + max_runtime
         try:
             while process.poll() is None and time.monotonic() < until and not is_stop_wanted():
@@ -121,6 +119,9 @@ def _run(executable: str, place: Path, max_runtime: float, look: Callable[[], No
             code = process.poll()
         finally:
             _kill_group(process)
+            if guard is not None:
+                guard.kill()
+                guard.communicate()
     look()
     if not code:
         return None
@@ -128,18 +129,25 @@ def _run(executable: str, place: Path, max_runtime: float, look: Callable[[], No
     return "\n".join([f"exit code {code}", *text.splitlines()[-LAST_LINES:]])
 
 
+def _start_guard(session: int) -> subprocess.Popen[bytes] | None:
+    """A process that ends a session as soon as this process ends, whatever ended it.
+
+    The pipe between them closes then. The signal that Linux sends would reach the program alone,
+    and not what it has started: it may be a script.
+    """
+    if os.name != "posix":
+        return None
+    command = ["sh", "-c", f"read -r _; kill -KILL -{session}"]
+    return subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)
+
+
 def _kill_group(process: subprocess.Popen[bytes]) -> None:
-    """Ends a program that leads a session, and what it has started: it may be a script."""
+    """Ends a program that leads a session, and what it has started."""
     if sys.platform != "win32":
         with contextlib.suppress(ProcessLookupError):  # all have ended
             os.killpg(process.pid, signal.SIGKILL)
     process.kill()
     process.wait()
-
-
-def _end_with_parent() -> None:
-    """The program that is about to start gets a signal when this process ends, however it does."""
-    ctypes.CDLL(None).prctl(_DEATH_SIGNAL, signal.SIGKILL)
 
 
 class Incumbent:

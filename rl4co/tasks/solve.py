@@ -199,7 +199,7 @@ def solve_file(
     watch, chosen, start = Watch(stop), approach or BySolver(), None
     first_limit = limit if limit is None or polish is None else limit - polish.max_runtime
     valid = functools.partial(accept, instance)
-    with watch.over(), explained(instance, chosen):
+    with watch.over(), explained(instance, limit):
         answer = attend(lambda: chosen(instance), watch, first_limit, valid)
     if polish is not None and not watch.stop.is_set():
         left = limit and max(limit - (time.perf_counter() - started), LEAST_TIME)

@@ -54,3 +54,18 @@ FJS = """\
 2 2 1 4 3 5 1 2 7
 1 3 1 1 2 2 3 3
 """
+# Two customers with time windows, and two vehicles, which is no limit.
+SOLOMON = """\
+T101
+
+VEHICLE
+NUMBER     CAPACITY
+  2          50
+
+CUSTOMER
+CUST NO.  XCOORD.   YCOORD.    DEMAND   READY TIME  DUE DATE   SERVICE   TIME
+
+    0      0    0    0     0    100    0
+    1      1    1   10     5     20    3
+    2      2    2   20     0     30    4
+"""

@@ -1,47 +1,31 @@
 """Files of strangers, given to the command line: refused by name, at once, and never obeyed.
 
-All commands run in one process of limited memory, as importing torch takes longer than they do.
+All commands run in processes of limited memory, see :mod:`tests.commands`.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import json
-import os
 import shutil
-import subprocess
-import sys
 import zipfile
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
-from rl4co.envs import TSPEnv
+from rl4co.data.io import save_tensordict_to_npz
+from rl4co.envs import TSPEnv, get_env
 from rl4co.models import AttentionModel, AttentionModelPolicy
 from rl4co.models.policies.pretrained import CONFIG_FILE, WEIGHTS_FILE
 from rl4co.models.rl.checkpointing import RECORD_KEY, read_checkpoint
 from rl4co.tasks.benchmark import run_benchmark
 from rl4co.tasks.benchmark.parse import parse_spec
 from rl4co.training import RL4COTrainer
+from tests.commands import Commands
 from tests.unit.instance_texts import TSP
-
-REPOSITORY = Path(__file__).resolve().parents[3]
-
-#: Runs commands one after the other; a line with the exit code ends each one's output.
-PROGRAM = """
-import json, resource, sys
-resource.setrlimit(resource.RLIMIT_AS, (6 * 2**30, 6 * 2**30))
-from rl4co.cli import app
-for arguments in json.loads(sys.argv[1]):
-    try:
-        app(arguments)
-    except SystemExit as end:
-        for stream in (sys.stdout, sys.stderr):
-            print(f"\\n<exit {end.code or 0}>", file=stream, flush=True)
-"""
 
 POINTS = "NODE_COORD_SECTION\n1 0 0\n2 1 1\n3 1 0\nEOF\n"
 MATRIX = "EDGE_WEIGHT_TYPE: EXPLICIT\nEDGE_WEIGHT_FORMAT: {}\nEDGE_WEIGHT_SECTION\n0 1\n1 0\nEOF\n"
@@ -68,34 +52,9 @@ BOMB = "a0: &a0 [x, x, x, x, x, x, x, x, x]\n" + "".join(
 )
 
 
-@dataclasses.dataclass(frozen=True)
-class Answer:
-    """What a command answered: exit code and output."""
-
-    code: int
-    stdout: str
-    stderr: str
-
-
-def run_all(*commands: list[str], cwd: Path) -> list[Answer]:
-    """Commands in one process."""
-    path = os.pathsep.join(filter(None, [str(REPOSITORY), os.environ.get("PYTHONPATH")]))
-    process = subprocess.run(
-        [sys.executable, "-c", PROGRAM, json.dumps(commands)],
-        cwd=cwd,
-        capture_output=True,
-        timeout=240,
-        check=False,
-        env={**os.environ, "PYTHONPATH": path, "COLUMNS": "400", "FORCE_COLOR": "1"},
-    )
-    assert process.returncode == 0, process.stderr[-2000:]
-    out, errors = (
-        text.decode().split("\n<exit ")[: len(commands) + 1]
-        for text in (process.stdout, process.stderr)
-    )
-    codes = [int(part.split(">", 1)[0]) for part in out[1:]]
-    texts = [[part.split(">\n", 1)[-1] for part in each] for each in (out, errors)]
-    return [Answer(*answer) for answer in zip(codes, texts[0], texts[1], strict=False)]
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
 
 
 def flip(path: Path, place: int) -> None:
@@ -105,14 +64,13 @@ def flip(path: Path, place: int) -> None:
     path.write_bytes(content)
 
 
-def announce(path: Path, shape: tuple[int, ...]) -> Path:
+def announce(path: Path, shape: tuple[int, ...]) -> None:
     """An archive with the header of an array, and hardly a number behind it."""
     with zipfile.ZipFile(path, "w") as archive, archive.open("locs.npy", "w") as file:
         np.lib.format.write_array_header_1_0(
             file, {"descr": "<f4", "fortran_order": False, "shape": shape}
         )
         file.write(b"\0" * 64)
-    return path
 
 
 def save_models(folder: Path) -> tuple[Path, Path]:
@@ -134,6 +92,21 @@ def save_models(folder: Path) -> tuple[Path, Path]:
     trainer.fit(model)
     trainer.save_checkpoint(folder / "saved.ckpt")
     return saved, folder / "saved.ckpt"
+
+
+def absurd(folder: Path, saved: Path, checkpoint: Path) -> Iterator[Path]:
+    """Models that ask for more numbers than there are, in memory."""
+    config = json.loads((saved / CONFIG_FILE).read_text())
+    config.pop("sha256")
+    for name, sizes in (("wide", {"embed_dim": 10**9}), ("deep", {"num_encoder_layers": 10**9})):
+        place = Path(shutil.copytree(saved, folder / name))
+        arguments = {**config["arguments"], **sizes}
+        (place / CONFIG_FILE).write_text(json.dumps({**config, "arguments": arguments}))
+        yield place
+    content = read_checkpoint(checkpoint)
+    content[RECORD_KEY]["arguments"]["policy_kwargs"]["value"]["embed_dim"] = 10**9
+    torch.save(content, folder / "wide.ckpt")
+    yield folder / "wide.ckpt"
 
 
 def with_targets(folder: Path, saved: Path, checkpoint: Path) -> list[Path]:
@@ -172,7 +145,7 @@ def with_targets(folder: Path, saved: Path, checkpoint: Path) -> list[Path]:
     return strangers
 
 
-def test_files_of_strangers(tmp_path: Path):
+def test_files_of_strangers(command: Commands, tmp_path: Path):
     """Sizes that are not there, texts that a terminal would obey, aliases without end."""
     for name, text in HUGE.items():
         (tmp_path / name).write_text(text)
@@ -192,18 +165,15 @@ def test_files_of_strangers(tmp_path: Path):
     broken = tmp_path / f"broken{ESCAPES}.tsp"
     broken.write_text("TYPE : TSP\n")
     (tmp_path / "bomb.yaml").write_text(f"{BOMB}methods: *a9\ninstances: *a9\n")
-    solve = ["solve", "--solver", "nearest_neighbor"]
-    huge, tsp, own, error, table, bomb, npz = run_all(
-        [*solve, *HUGE, "--json"],
-        [*solve, "named.tsp"],
-        [*solve, "named.json"],
-        [*solve, broken.name],
-        [*solve, broken.name, "named.tsp"],
-        ["benchmark", "--spec", "bomb.yaml"],
-        ["benchmark", "huge.npz:env=tsp", "-m", "nearest_neighbor"],
-        cwd=tmp_path,
-    )
-    results = {each["file"]: each["error"] for each in json.loads(huge.stdout)["results"]}
+    solve, color = ["solve", "--solver", "nearest_neighbor"], {"FORCE_COLOR": "1"}
+    huge = command(*solve, *HUGE, "--json")
+    tsp = command(*solve, "named.tsp", env=color)
+    own = command(*solve, "named.json", env=color)
+    error = command(*solve, broken.name, env=color)
+    table = command(*solve, broken.name, "named.tsp", env=color)
+    bomb = command("benchmark", "--spec", "bomb.yaml")
+    npz = command("benchmark", "huge.npz:env=tsp", "-m", "nearest_neighbor")
+    results = {each["file"]: each["error"] for each in huge.json["results"]}
     assert huge.code == 1 and set(results) == set(HUGE)
     assert {each["type"] for each in results.values()} == {"FileFormatError"}
     for name in ("points.tsp", "matrix.atsp", "triangle.tsp"):
@@ -220,10 +190,9 @@ def test_files_of_strangers(tmp_path: Path):
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_damaged_and_hostile_models_and_results(tmp_path: Path):
+def test_damaged_and_hostile_models_and_results(command: Commands, tmp_path: Path):
     """One flipped bit, a value that somebody changed, and calls that a model asks for."""
     saved, checkpoint = save_models(tmp_path)
-    strangers = with_targets(tmp_path, saved, checkpoint)
     content = {"methods": ["nearest_neighbor"], "instances": ["tsp:5:size=2"]}
     report = run_benchmark(parse_spec(content), tmp_path / "results")
     (results,) = (tmp_path / "results").glob("*.jsonl")
@@ -233,25 +202,133 @@ def test_damaged_and_hostile_models_and_results(tmp_path: Path):
         "methods: [{_target_: os.mkdir, path: called, model: saved}]\ninstances: ['tsp:5']\n"
     )
     (tmp_path / "object.yaml").write_text("!!python/object/apply:os.mkdir [called]\n")
-    score = ["--size", "2", "--num-loc", "5", "--json"]
     flipped = Path(shutil.copytree(saved, tmp_path / "flipped"))
     flip(flipped / WEIGHTS_FILE, -40)
     flipped_checkpoint = Path(shutil.copy(checkpoint, tmp_path / "flipped.ckpt"))
     flip(flipped_checkpoint, checkpoint.stat().st_size // 2)
-    folder, file, *damaged = run_all(
-        ["eval", str(saved), *score],
-        ["eval", str(checkpoint), *score],
-        ["eval", str(flipped), *score],
-        ["eval", str(flipped_checkpoint), *score],
-        ["benchmark", "tsp:5:size=2", "-m", "nearest_neighbor", "-o", "results", "--json"],
-        ["benchmark", "--spec", "target.yaml", "--json"],
-        ["benchmark", "--spec", "object.yaml", "--json"],
-        *(["eval", str(stranger), *score] for stranger in strangers),
-        cwd=tmp_path,
-    )
+    models = [saved, checkpoint, flipped, flipped_checkpoint, *absurd(tmp_path, saved, checkpoint)]
+    models += with_targets(tmp_path, saved, checkpoint)
+    score = ["--size", "2", "--num-loc", "5", "--json"]
+    folder, file, *damaged = [command("eval", model, *score) for model in models]
     assert (folder.code, file.code) == (0, 0)
-    messages = [json.loads(answer.stdout)["error"]["message"] for answer in damaged]
     assert [answer.code for answer in damaged] == [2] * len(damaged)
-    assert "digest differs" in messages[0] and "digest differs" in messages[1]
-    assert "line 2" in messages[2] and "digest differs" in messages[2]
+    assert "digest differs" in damaged[0].error and "digest differs" in damaged[1].error
+    for answer in damaged[2:5]:
+        assert "damaged" in answer.error, answer
+    tampered = command(
+        "benchmark", "tsp:5:size=2", "-m", "nearest_neighbor", "-o", "results", "--json"
+    )
+    assert tampered.code == 2 and "line 2" in tampered.error and "digest differs" in tampered.error
+    for spec in ("target.yaml", "object.yaml"):
+        assert command("benchmark", "--spec", spec, "--json").code == 2
     assert not (tmp_path / "called").exists()
+
+
+# ---------------------------------------------------------------- tensors
+
+
+def test_tensors_of_strangers(command: Commands):
+    """Types, shapes and numbers that no instance has, in files that every command reads."""
+    for problem, key, value in (
+        ("ffsp", "run_time", lambda x: x.float() + 0.5),
+        ("ffsp", "run_time", lambda x: x[..., 0]),
+        ("jssp", "proc_times", lambda x: x * torch.inf),
+        ("fjsp", "proc_times", lambda x: x.unsqueeze(1)),
+        ("smtwtp", "job_weight", lambda x: x * torch.nan),
+        ("smtwtp", "job_due_time", lambda x: x > 0),
+        ("mtsp", "locs", lambda x: x * 1e30),
+        ("mdcpdp", "locs", lambda x: x * 1e30),
+    ):
+        instances = get_env(problem).generate(2)
+        assert key in instances.keys(), instances
+        save_tensordict_to_npz(instances.set(key, value(instances[key])), "stranger.npz")
+        answer = command("benchmark", f"stranger.npz:env={problem}", "-m", "random", "--json")
+        text = answer.stdout + answer.stderr
+        assert answer.code in (1, 2) and "Traceback" not in text, answer
+        assert f"expected {problem} instances" in text and key in text, (problem, answer)
+
+
+STEPS = """
+import torch
+from rl4co.core.errors import InvalidActionError
+from rl4co.envs import get_env
+
+for problem, actions in (("tsp", (3, -1, 20, 99)), ("cvrp", (0, -1, 99)), ("jssp", (-1, 99)),
+                         ("fjsp", (-1, 9999)), ("ffsp", (-1, 99))):
+    env = get_env(problem)
+    td = env.reset(batch_size=[2])
+    if problem == "tsp":
+        td = env.step(td.set("action", torch.tensor([3, 3])))["next"]  # not twice
+    for action in actions:
+        try:
+            env.step(td.set("action", torch.tensor([action, action])))
+        except InvalidActionError as error:
+            print(problem, action, error)
+        else:
+            raise SystemExit(f"{problem}: {action} was accepted")
+"""
+
+
+def test_steps_that_the_mask_forbids(command: Commands):
+    """Masked and out-of-range actions, and -1, are refused on a CPU by default."""
+    answer = command.python(STEPS)
+    assert answer.code == 0, answer
+    assert answer.stdout.count("expected") == 14
+
+
+# ---------------------------------------------------------------- memory and leftovers
+
+
+def test_distances_of_many_nodes_are_not_computed(command: Commands):
+    """Those of 60,000 nodes would take 27 GiB."""
+    rng = np.random.default_rng(0)
+    lines = "\n".join(
+        f"{k + 1} {x} {y}" for k, (x, y) in enumerate(rng.integers(0, 9999, (60_000, 2)))
+    )
+    header = "TYPE : TSP\nDIMENSION : 60000\nEDGE_WEIGHT_TYPE : EUC_2D\nNODE_COORD_SECTION\n"
+    Path("large.tsp").write_text(f"{header}{lines}\nEOF\n")
+    answer = command("solve", "large.tsp", "--solver", "lkh", "--json")
+    assert answer.code == 2 and "60000" in answer.error, answer
+
+
+def test_leftovers_of_killed_runs(command: Commands):
+    """A file that a killed command was writing goes with the next one that is written there."""
+    kill = "import os, signal; os.fsync = lambda _: os.kill(os.getpid(), signal.SIGKILL)\n"
+    write = "from rl4co.cli import app; app(['generate', 'tsp', '--size', '2', '--out', 'a.npz'])"
+    assert command.python(kill + write).code == -9
+    assert [path.name.startswith(".a.npz.") for path in Path().iterdir()] == [True]
+    assert command("generate", "tsp", "--size", "2", "--out", "b.npz").code == 0
+    assert [path.name for path in Path().iterdir()] == ["b.npz"]
+
+
+# ---------------------------------------------------------------- what needs no opt-in
+
+PLUGIN = """
+from rl4co.models import AttentionModel, AttentionModelPolicy
+
+class PluginPolicy(AttentionModelPolicy):
+    pass
+
+class PluginModel(AttentionModel):
+    pass
+"""
+
+
+def test_models_of_plugins(command: Commands, tmp_path: Path):
+    """An installed package is what allows its classes; without it they are refused by name."""
+    package = tmp_path / "site" / "third_party-1.0.dist-info"
+    package.mkdir(parents=True)
+    (package / "METADATA").write_text("Metadata-Version: 2.1\nName: third_party\nVersion: 1.0\n")
+    (package / "entry_points.txt").write_text("[rl4co.models]\nplugin = third_party:PluginModel\n")
+    (package.parent / "third_party.py").write_text(PLUGIN)
+    installed = "import sys; sys.path.append('site')\n"
+    tiny = "env_name='tsp', embed_dim=16, num_heads=2, num_encoder_layers=1"
+    made = command.python(
+        f"{installed}import third_party; third_party.PluginPolicy({tiny}).save_pretrained('plugin')"
+    )
+    assert made.code == 0, made
+    score = ["eval", "plugin", "--size", "2", "--num-loc", "5", "--json"]
+    refused = command(*score)
+    assert refused.code == 2 and "'PluginPolicy'" in refused.error
+    allowed = command.python(f"{installed}from rl4co.cli import app; app({score})")
+    assert allowed.code == 0 and allowed.json["instances"] == 2, allowed

@@ -23,22 +23,12 @@ import pytest
 
 from rl4co.data import read_instance
 from rl4co.models import AttentionModelPolicy
+from tests.commands import REPOSITORY, slack
 
 pytestmark = [
     pytest.mark.solvers,
     pytest.mark.skipif(sys.platform != "linux", reason="looks at processes in /proc"),
 ]
-
-REPOSITORY = Path(__file__).resolve().parents[3]
-
-
-def slack() -> float:
-    """Seconds that something may come late: two, and one for a slow machine, if it has a core.
-
-    Tests run side by side, so it is longer the more processes wait for a core just now.
-    """
-    runnable = int(Path("/proc/loadavg").read_text().split()[3].split("/")[0])
-    return 3.0 * max(1.0, runnable / (os.cpu_count() or 1))
 
 
 # ---------------------------------------------------------------- instances

@@ -1,19 +1,17 @@
-"""`rl4co solve`: nothing in a file is ignored, and why there is no solution."""
+"""`rl4co solve` in real processes: nothing in a file is ignored, and why there is no solution."""
 
 from __future__ import annotations
 
 import json
+import random
 
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from typer.testing import CliRunner
-
-from rl4co.cli import app
-from tests.unit.instance_texts import VRP
-from tests.unit.test_cli import run_process
+from tests.commands import Commands, slack
+from tests.unit.instance_texts import SOLOMON, VRP
 
 SQUARE = [[0, 0], [0, 3], [4, 3], [4, 0], [2, 2]]
 NAMES = ["depot", "Schmidt", "Meier", "Huber", "Wolf"]
@@ -30,13 +28,14 @@ HURRY = {
     "time_windows": [[0, 480], [60, 70], [60, 75], [60, 65], [0, 480]],
     "service_times": [0, 10, 10, 10, 10],
 }
+#: More than any reason takes, on a machine that is busy with other things.
+TIME = ("--max-runtime", "100")
 HEAVY = "# capacity: 10\nnode,x,y,demand\ndepot,0,0,0\nSchmidt,0,3,12\nMeier,4,3,5\n"
 
 
-@pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    return tmp_path
 
 
 def write(name: str, fields: dict[str, Any]) -> str:
@@ -44,21 +43,16 @@ def write(name: str, fields: dict[str, Any]) -> str:
     return name
 
 
-def run(*arguments: str) -> Any:
-    return CliRunner().invoke(app, ["solve", *arguments], env={"COLUMNS": "200"})
-
-
-def refusal(*arguments: str) -> str:
+def refusal(command: Commands, *arguments: str) -> str:
     """The one line on stderr of a command that gives nothing else."""
-    result = run(*arguments)
-    assert result.exit_code == 2 and result.stdout == "", result.output
+    result = command("solve", *arguments)
+    assert result.code == 2 and result.stdout == "", result
     assert result.stderr.count("\n") == 1
-    return str(result.stderr)
+    return result.stderr
 
 
-@pytest.mark.usefixtures("here")
-def test_the_command():
-    """In a process of its own: limits, impossible data, conflicts, odd values, all at once."""
+def test_limits_and_reasons(command: Commands):
+    """Limits, impossible data, conflicts, odd values, all at once."""
     pytest.importorskip("ortools")
     fits = {"coordinates": SQUARE, "demand": [0, 2, 3, 2, 1], "capacity": 8}
     write("one.json", {**fits, "vehicles": 1})
@@ -68,9 +62,9 @@ def test_the_command():
     Path("heavy.csv").write_text(HEAVY)
     Path("odd.vrp").write_text(VRP)
     Path("odd.sol").write_text("Route #1: 1 2\nRoute #2: 3\nRoute #3: 4\nCost 40\n")
-    result = run_process("solve", ".", "--solver", "insertion", "--json")
-    assert result.returncode == 1, result.stderr
-    found = {Path(r["file"]).name: r for r in json.loads(result.stdout)["results"]}
+    result = command("solve", ".", "--solver", "insertion", *TIME, "--json")
+    assert result.code == 1, result.stderr
+    found = {Path(r["file"]).name: r for r in result.json["results"]}
     errors = {name: r["error"]["message"] for name, r in found.items() if "error" in r}
     assert (found["one.json"]["vehicles"], found["one.json"]["max_vehicles"]) == (1, 1)
     assert errors["three.json"].startswith(
@@ -100,8 +94,7 @@ def test_the_command():
     assert result.stderr.startswith(warning) and result.stderr.count("\n") == 1
 
 
-@pytest.mark.usefixtures("here")
-def test_what_cannot_limit_vehicles_is_counted():
+def test_what_cannot_limit_vehicles_is_counted(command: Commands):
     """Its answer is refused, with solvers that can."""
     # Two full vehicles, if one takes 3 and 2: whoever begins with 2 and 2 needs a third.
     points = [[0, 0], [1, 0], [1.1, 0], [5, 0], [5, 1]]
@@ -111,41 +104,64 @@ def test_what_cannot_limit_vehicles_is_counted():
         "packed.json: expected routes of at most 2 vehicles, got 3 by nearest_neighbor; there are "
         "some: use --solver pyvrp, ortools or insertion, which can limit vehicles\n"
     )
-    assert refusal(file, "--solver", "nearest_neighbor") == message
-    held = run(file, "--solver", "insertion")
-    assert held.exit_code == 0 and "2 of at most 2" in held.stdout
+    assert refusal(command, file, "--solver", "nearest_neighbor", *TIME) == message
+    held = command("solve", file, "--solver", "insertion")
+    assert held.code == 0 and "2 of at most 2" in held.stdout
 
 
-@pytest.mark.usefixtures("here")
-def test_numbers_that_limit_nothing_say_so():
-    """CVRPLIB's names; the option makes a limit of them."""
+def test_a_time_limit_is_for_the_reason_as_well(command: Commands):
+    """Thirty customers of whom PyVRP finds no solution, nor CP-SAT a minimal conflict, in 2 s."""
+    pytest.importorskip("pyvrp")
+    rng = random.Random(1)
+    points = [[rng.randint(0, 100), rng.randint(0, 100)] for _ in range(31)]
+    opening = [rng.randint(40, 300) for _ in range(30)]
+    windows = [[0, 480], *([start, start + rng.randint(20, 60)] for start in opening)]
+    late = {"time_windows": windows, "service_times": [0, *[10] * 30]}
+    write("late.json", {"coordinates": points, "demand": [0, *[1] * 30], "capacity": 99, **late,
+                        "vehicles": 4})  # fmt: skip
+    write("scarce.json", {**SCARCE, "vehicles": 2})
+    # What a command takes that does nothing.
+    patience = slack() + 2 * command("solve", "nowhere.json").seconds
+    result = command("solve", "late.json", "--max-runtime", "2", "--json")
+    assert result.code == 2 and result.seconds < 2 + patience, result
+    assert "raise --max-runtime" in result.error
+    # What is trivially impossible needs no time.
+    at_once = command("solve", "scarce.json", "--max-runtime", "0.01", "--json")
+    assert at_once.seconds < 0.01 + patience
+    assert "customer Schmidt (demand 6), customer Meier (demand 6) and" in at_once.error
+
+
+def test_numbers_that_limit_nothing_say_so(command: Commands):
+    """CVRPLIB's names and Solomon's fleets; the option makes a limit of them."""
     Path("tiny.vrp").write_text(VRP.replace("NAME : tiny", "NAME : tiny-n5-k1"))
-    result = run("tiny.vrp", "--solver", "insertion")
+    Path("solomon.txt").write_text(SOLOMON)
+    insertion = ("--solver", "insertion")
+    result = command("solve", "tiny.vrp", *insertion)
     assert "2 (1 in the name, which is no limit)" in result.stdout
-    text = refusal("tiny.vrp", "--solver", "insertion", "--vehicles", "1")
+    assert "which is no limit" in command("solve", "solomon.txt", *insertion).stdout
+    text = refusal(command, "tiny.vrp", *insertion, "--vehicles", "1", *TIME)
     assert "within a capacity of 5; there are some with 2 vehicles" in text
-    assert "expected at least 1 vehicle, got 0" in refusal("tiny.vrp", "--vehicles", "0")
+    assert "expected at least 1 vehicle, got 0" in refusal(command, "tiny.vrp", "--vehicles", "0")
     Path("given.vrp").write_text(VRP.replace("CAPACITY", "VEHICLES : 1\nCAPACITY"))
-    assert "given.vrp: expected routes of at most 1 vehicle" in refusal("given.vrp")
+    assert "given.vrp: expected routes of at most 1 vehicle" in refusal(command, "given.vrp", *TIME)
     Path("half.vrp").write_text(VRP.replace("CAPACITY", "VEHICLES : 1.5\nCAPACITY"))
-    assert "line 5, VEHICLES: expected whole numbers, got '1.5'" in refusal("half.vrp")
+    assert "line 5, VEHICLES: expected whole numbers, got '1.5'" in refusal(command, "half.vrp")
     Path("misspelt.vrp").write_text(VRP.replace("CAPACITY", "VEHICLE : 1\nCAPACITY"))
-    warning = run("misspelt.vrp", "--solver", "insertion").stderr
+    warning = command("solve", "misspelt.vrp", *insertion).stderr
     assert "line 5: expected the keywords" in warning and "did you mean VEHICLES?" in warning
 
 
-@pytest.mark.usefixtures("here")
-def test_a_gap_below_zero_has_a_remark():
+def test_a_gap_below_zero_has_a_remark(command: Commands):
     """But not where the best-known value is the same up to the digits that it has."""
     Path("tiny.vrp").write_text(VRP)
-    local_search = ("tiny.vrp", "--solver", "local_search", "--best-known")
-    result = run(*local_search, "33")
+    search = ("--solver", "local_search", "--best-known")
+    result = command("solve", "tiny.vrp", *search, "33")
     assert "Remark: the cost is better than the best-known one: a new best" in result.stdout
     assert "-3.03 %" in result.stdout
-    assert "Remark" not in run(*local_search, "32").stdout
+    assert "Remark" not in command("solve", "tiny.vrp", *search, "32").stdout
     Path("shop.json").write_text(json.dumps({"coordinates": SQUARE}))
-    again = run("shop.json", "--solver", "local_search", "--best-known", "14.5")  # 14.47
+    again = command("solve", "shop.json", *search, "14.5")  # 14.47
     assert "-0.19 %" in again.stdout and "Remark" not in again.stdout
     Path("bks.csv").write_text("instance,bks\ntiny,33\nshop,14.5\n")
-    table = run("tiny.vrp", "shop.json", "--solver", "local_search", "--best-known", "bks.csv")
+    table = command("solve", "tiny.vrp", "shop.json", *search, "bks.csv")
     assert table.stdout.count("Remark") == table.stdout.count("Remark on tiny.vrp: the cost") == 1

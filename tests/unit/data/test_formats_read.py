@@ -11,6 +11,7 @@ import pytest
 from rl4co.core.errors import FileFormatError, UnknownNameError, UnsupportedError
 from rl4co.data.formats import BenchmarkInstance, read_best_known, read_instance
 from rl4co.envs import get_env
+from tests.unit.instance_texts import SOLOMON
 
 Write = Callable[[str, str], Path]
 
@@ -61,21 +62,6 @@ DEPOT_SECTION
  1
  -1
 EOF
-"""
-
-SOLOMON = """\
-T101
-
-VEHICLE
-NUMBER     CAPACITY
-  2          50
-
-CUSTOMER
-CUST NO.  XCOORD.   YCOORD.    DEMAND   READY TIME  DUE DATE   SERVICE   TIME
-
-    0      0    0    0     0    100    0
-    1      1    1   10     5     20    3
-    2      2    2   20     0     30    4
 """
 
 OPLIB = """\

@@ -6,7 +6,6 @@ The program here is a small one that reads the same files and tries all solution
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -19,14 +18,12 @@ import numpy as np
 import pytest
 import torch
 
-from typer.testing import CliRunner
-
-from rl4co.cli import app
 from rl4co.core.errors import ConfigError, RL4COError, UnsupportedError
 from rl4co.envs import get_env
 from rl4co.solvers._lkh3_worker import Task
 from rl4co.solvers._parallel import Crew
 from rl4co.solvers._problem import Route, RoutingProblem, Vehicle
+from tests.commands import Commands
 from tests.unit.instance_texts import VRP
 
 ENUMERATE = """
@@ -121,6 +118,14 @@ def program(path: Path, text: str) -> str:
     return str(path)
 
 
+def behind_script(folder: Path) -> str:
+    """A script that starts a program which works for ever."""
+    script = folder / "script"
+    script.write_text(f'#!/bin/sh\n{program(folder / "slow", LINGER)} "$@"\nexit $?\n')
+    script.chmod(0o755)
+    return str(script)
+
+
 @pytest.fixture(scope="module")
 def lkh3(tmp_path_factory: pytest.TempPathFactory) -> str:
     """A program that gives the best solution of tiny problems."""
@@ -206,14 +211,10 @@ def test_what_it_cannot_solve(lkh3: str):
 def test_a_program_that_takes_too_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """It is ended, also behind a script; its last complete tour counts, a route per customer."""
     monkeypatch.setenv("LINGER", str(tmp_path / "pid"))
-    slow = tmp_path / "script"
-    slow.write_text(f'#!/bin/sh\n{program(tmp_path / "slow", LINGER)} "$@"\nexit $?\n')
-    slow.chmod(0o755)
+    slow = behind_script(tmp_path)
     env = get_env("cvrp", generator_params={"num_loc": 4})
     with Crew() as crew, crew.at_work() as accounts:
-        actions, costs = env.solve(
-            env.generate(1), solver="lkh", executable=str(slow), max_runtime=1.0
-        )
+        actions, costs = env.solve(env.generate(1), solver="lkh", executable=slow, max_runtime=1.0)
     (account,) = accounts
     assert 0.8 < account.seconds < 10.0  # preparing the problem is part of its second
     ((seconds, cost),) = account.incumbents  # noted when it was written, not at the end
@@ -223,14 +224,14 @@ def test_a_program_that_takes_too_long(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_a_program_ends_with_who_started_it(tmp_path: Path):
-    """Even if that is killed."""
-    pid = tmp_path / "pid"
+    """Even if that is killed, and the program is behind a script."""
+    pid, slow = tmp_path / "pid", behind_script(tmp_path)
     code = (
         "import numpy as np; from rl4co.solvers._lkh3_worker import solve_problem as solve\n"
         "from rl4co.solvers._problem import RoutingProblem, Vehicle\n"
         "demand = np.array([0, 1, 1, 1, 1]); fleet = (Vehicle(count=4, capacity=1),)\n"
         "problem = RoutingProblem(np.ones((5, 5)), (1, 2, 3, 4), fleet, delivery=demand)\n"
-        f"solve(problem, 600, {program(tmp_path / 'slow', LINGER)!r}, {str(tmp_path)!r}, 1, 1)\n"
+        f"solve(problem, 600, {slow!r}, {str(tmp_path)!r}, 1, 1)\n"
     )
     process = subprocess.Popen([sys.executable, "-c", code], env={**os.environ, "LINGER": str(pid)})
     until = time.monotonic() + 60
@@ -254,22 +255,26 @@ def test_a_program_that_fails(tmp_path: Path):
 # ---------------------------------------------------------------- the command
 
 
-def test_command(lkh3: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_command(lkh3: str, command: Commands, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """`--lkh-executable`, the variable, and the message where there is neither."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("RL4CO_LKH", raising=False)
     Path("tiny.vrp").write_text(VRP)
-    os.symlink(lkh3, "LKH")
-    command = ["solve", "tiny.vrp", "--solver", "lkh", "--json"]
-    refused = CliRunner().invoke(app, command)
-    assert refused.exit_code == 2 and "name one with executable=..., --lkh-exec" in refused.stdout
-    found = CliRunner().invoke(app, [*command, "--lkh-executable", "./LKH"])
-    assert json.loads(found.stdout)["results"][0]["cost"] == 32, found.output
-    monkeypatch.setenv("RL4CO_LKH", lkh3)
-    polish = ["--initial", "one.sol", "--polish", "9", "--polish-solver", "lkh", "--json"]
     Path("one.sol").write_text("Route #1: 1 4\nRoute #2: 2\nRoute #3: 3\n")
-    better = CliRunner().invoke(app, ["solve", "tiny.vrp", *polish])
-    (record,) = json.loads(better.stdout)["results"]
+    os.symlink(lkh3, "LKH")
+    neither, variable = {"RL4CO_LKH": ""}, {"RL4CO_LKH": lkh3}
+    solve = ("solve", "tiny.vrp", "--solver", "lkh", "--json")
+    refused = command(*solve, env=neither)
+    assert refused.code == 2 and "name one with executable=..., --lkh-exec" in refused.error
+    found = command(*solve, "--lkh-executable", "./LKH", env=neither)
+    assert found.json["results"][0]["cost"] == 32, found
+    polish = ("--initial", "one.sol", "--polish", "9", "--polish-solver", "lkh", "--json")
+    (record,) = command("solve", "tiny.vrp", *polish, env=variable).json["results"]
     assert (record["objective_before"], record["objective"]) == (34, 32)
-    table = CliRunner().invoke(app, ["benchmark", "tiny.vrp", "-m", "lkh:9s", "--no-plots"])
-    assert table.exit_code == 0 and "lkh:9s" in table.stdout
+    problems = ("tiny.vrp", "pdp:4:size=1", "mtvrp:4:size=1")
+    benchmark = ("benchmark", *problems, "-m", "lkh:9s", "--no-plots", "--json")
+    table = command(*benchmark, "-o", "solved", env=variable)
+    assert table.code == 0, table
+    assert [row["problem"] for row in table.json["rows"]] == ["cvrp", "pdp", "mtvrp"]
+    failed = command(*benchmark, "-o", "failed", env=neither)
+    assert failed.code == 1, failed
+    assert all("without an executable of LKH-3" in row["error"] for row in failed.json["rows"])

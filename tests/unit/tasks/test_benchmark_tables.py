@@ -5,8 +5,6 @@ from __future__ import annotations
 import csv
 import json
 import statistics
-import subprocess
-import sys
 
 from pathlib import Path
 
@@ -18,6 +16,7 @@ from rl4co.tasks.benchmark import parse_spec, run_benchmark, write_report
 from rl4co.tasks.benchmark.files import latex, table
 from rl4co.tasks.benchmark.instances import load_set
 from rl4co.tasks.benchmark.parse import parse_seeds, parse_source
+from tests.commands import Commands
 from tests.unit.instance_texts import JSP, TSP, VRP
 
 
@@ -32,16 +31,13 @@ def read_csv(path: str) -> list[dict[str, str]]:
     return list(csv.DictReader(Path(path).read_text().splitlines()))
 
 
-def test_command():
+def test_command(command: Commands):
     """One process: a broken file, three seeds, all files, and the exit code of a failure."""
     Path("broken.vrp").write_text("broken")
-    command = ["benchmark", "tiny.vrp", "broken.vrp", "-m", "random", "-m", "nearest_neighbor"]
-    result = subprocess.run(
-        [sys.executable, "-m", "rl4co.cli", *command, "--seeds", "3", "--no-plots", "--out", "out"],
-        capture_output=True,
-        text=True,
-    )
-    assert result.returncode == 1, result.stderr
+    methods = ("-m", "random", "-m", "nearest_neighbor")
+    settings = ("--seeds", "3", "--no-plots", "--out", "out")
+    result = command("benchmark", "tiny.vrp", "broken.vrp", *methods, *settings)
+    assert result.code == 1, result.stderr
     # The broken file has no reference, so it is not counted as one with the best found.
     assert "(reference: best found)" in result.stdout
     assert "random on broken (" in result.stderr  # once, not once for each seed
@@ -57,6 +53,8 @@ def test_command():
     assert references == {"none"}
     stored = [json.loads(line) for line in Path("out/results.jsonl").read_text().splitlines()[1:]]
     assert len(stored) == 8
+    tex = Path("out/table.tex").read_text()
+    assert r"\begin{tabular}" in tex and r"$\pm$" in tex and "vehicles" in tex
 
 
 def test_a_set_of_broken_files_only():

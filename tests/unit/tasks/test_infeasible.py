@@ -4,23 +4,25 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import time
 
 from collections.abc import Iterator
 
 import numpy as np
 import pytest
 
-from rl4co.core.errors import NoSolutionError
+from rl4co.core.errors import NoSolutionError, StoppedError
 from rl4co.data.formats import BenchmarkInstance, EdgeCosts
 from rl4co.solvers import _feasibility
 from rl4co.solvers._conflict import KINDS, Conflict, find_conflict, without
 from rl4co.solvers._feasibility import Judge, keeps_all, needs_more_vehicles, with_vehicle
 from rl4co.solvers._parallel import Crew
 from rl4co.solvers._problem import Route, RoutingProblem, Vehicle
-from rl4co.solvers._watch import Watch
-from rl4co.tasks import infeasible
+from rl4co.solvers._watch import Watch, is_stopped
+from rl4co.tasks import inquiry
 from rl4co.tasks.approaches import Answer, BySolver
-from rl4co.tasks.infeasible import accept, explain, explained
+from rl4co.tasks.infeasible import accept, explain, explained, formulate
+from rl4co.tasks.inquiry import GRACE, Inquiry
 
 #: Five customers of 4 for two vehicles of 10: the total fits, and so do all pairs, but no three.
 POINTS = np.array([[0.0, 0], [0, 3], [4, 3], [4, 0], [2, 8], [5, 5]])
@@ -34,6 +36,12 @@ PACKED = BenchmarkInstance(
     vehicles=2,
     labels=("depot", "Ann", "Bo", "Cid", "Dan", "Eve"),
 )
+
+
+def reason(instance: BenchmarkInstance, advice: str = "wait", limit: float = 20.0) -> str:
+    """Why there is no solution, and what would help."""
+    with Inquiry(instance, formulate(instance), limit) as search:
+        return str(explain(instance, search.wait(), "none", advice))
 
 
 def random_problem(rng: np.random.Generator) -> RoutingProblem:
@@ -103,16 +111,19 @@ def test_verdicts_are_those_of_enumeration(judge: Judge):
 
 
 def check_conflict(problem: RoutingProblem, conflict: Conflict) -> None:
-    """Impossible as it is, possible without any one customer."""
-    others = [kind for kind in KINDS if kind not in conflict.kinds]
-    small = dataclasses.replace(without(problem, others), customers=conflict.customers)
-    count = min(small.vehicles[0].count, len(conflict.customers))
-    assert not has_solution(with_vehicle(small, count=count))
-    for left_out in conflict.customers:
-        rest = tuple(node for node in conflict.customers if node != left_out)
-        fewer = dataclasses.replace(small, customers=rest)
-        sizes = range(1, min(count, len(rest)) + 1)
-        assert not rest or any(has_solution(with_vehicle(fewer, count=k)) for k in sizes)
+    """Impossible as it is, and the smallest that is, as far as customers go."""
+    assert conflict.is_minimal
+    kept = without(problem, [kind for kind in KINDS if kind not in conflict.kinds])
+    assert not is_servable(kept, conflict.customers)
+    smaller = itertools.combinations(problem.customers, len(conflict.customers) - 1)
+    assert all(is_servable(kept, group) for group in smaller)
+
+
+def is_servable(problem: RoutingProblem, customers: tuple[int, ...]) -> bool:
+    """Whether any number of the vehicles can serve these customers."""
+    part, most = dataclasses.replace(problem, customers=customers), problem.vehicles[0].count
+    counts = range(1, min(most, len(customers)) + 1)
+    return not customers or any(has_solution(with_vehicle(part, count=k)) for k in counts)
 
 
 def test_bounds_need_no_solver():
@@ -140,7 +151,7 @@ def test_bounds_need_no_solver():
 def test_a_packing_that_only_a_proof_excludes():
     """No bound sees it; four more of any customer's load would not do, two more of capacity do."""
     pytest.importorskip("ortools")
-    assert str(explain(PACKED, "none", "wait", seconds=20)) == (
+    assert reason(PACKED) == (
         "packed: expected routes of at most 2 vehicles, got a proof that there are none: customer "
         "Ann (demand 4), customer Bo (demand 4), customer Cid (demand 4), customer Dan (demand 4) "
         "and customer Eve (demand 4), with a total demand of 20, cannot all be served by 2 "
@@ -152,7 +163,7 @@ def test_a_packing_that_only_a_proof_excludes():
 def test_without_a_proof_nothing_is_claimed(monkeypatch: pytest.MonkeyPatch):
     """Where neither OR-Tools nor PyVRP is installed, insertion still finds what would help."""
     monkeypatch.setattr(_feasibility, "find_spec", lambda name: None)
-    assert str(explain(PACKED, "none", "wait", seconds=20)) == (
+    assert reason(PACKED) == (
         "packed: expected routes of at most 2 vehicles, got none, and no proof that there are "
         "none; wait; there are some with 3 vehicles (--vehicles 3)"
     )
@@ -164,8 +175,8 @@ def test_an_interrupt_before_there_is_a_proof():
     watch = Watch()
     watch.stop.set()
     with watch.over():
-        error = explain(PACKED, "none", "raise --max-runtime", seconds=3.0)
-    assert str(error) == (
+        text = reason(PACKED, "raise --max-runtime", limit=3.0)
+    assert text == (
         "packed: expected routes of at most 2 vehicles, got none, and an interrupt before it was "
         "known why; allow more (--vehicles)"
     )
@@ -175,12 +186,44 @@ def test_enough_vehicles_are_known_however_long_the_reason_takes(monkeypatch: py
     """They are looked for first."""
 
     def take_all_time(problem: RoutingProblem, judge: Judge) -> Conflict:
-        monkeypatch.setattr(judge, "_deadline", 0.0)
-        return Conflict(("capacity",), problem.customers)
+        judge._deadline = 0.0
+        return Conflict(("capacity",), problem.customers, is_minimal=False)
 
-    monkeypatch.setattr(infeasible, "find_conflict", take_all_time)
-    error = explain(PACKED, "none", "raise --max-runtime", seconds=10.0)
-    assert str(error).endswith("; there are some with 3 vehicles (--vehicles 3)")
+    monkeypatch.setattr(inquiry, "reduce_conflict", take_all_time)
+    assert reason(PACKED).endswith(
+        "; there may be a smaller reason, for which no time was left (raise --max-runtime); there "
+        "are some with 3 vehicles (--vehicles 3)"
+    )
+
+
+def test_no_time_for_a_reason():
+    """That is said, where no bound gives one at once."""
+    start = time.perf_counter()
+    assert reason(PACKED, "raise --max-runtime", limit=0.0) == (
+        "packed: expected routes of at most 2 vehicles, got none, and no time left to look for the "
+        "reason; raise --max-runtime; allow more (--vehicles)"
+    )
+    scarce = dataclasses.replace(PACKED, demand=np.array([0.0, 6, 6, 6, 1, 1]))
+    assert "customer Ann (demand 6), customer Bo (demand 6) and customer Cid" in reason(
+        scarce, limit=0.0
+    )
+    assert time.perf_counter() - start < 4 * GRACE
+
+
+def test_a_proof_stops_the_solver():
+    """Nobody waits for what cannot come."""
+    pytest.importorskip("ortools")
+
+    def solve() -> None:
+        until = time.perf_counter() + 60.0
+        while not is_stopped():
+            assert time.perf_counter() < until
+            time.sleep(0.01)
+        raise StoppedError("expected a solution, got a stop")
+
+    proof = pytest.raises(NoSolutionError, match="a proof that there are none")
+    with proof, explained(PACKED, limit=120.0):
+        solve()
 
 
 def test_longer_routes():
@@ -192,8 +235,8 @@ def test_longer_routes():
         demand=np.array([0.0, 1, 1, 1]), capacity=3.0, max_length=30.0, vehicles=1,
     )  # fmt: skip
     # Two neighbours take 10 + 14 + 10, all three 10 + 14 + 14 + 10.
-    text = str(explain(instance, "none", "wait", seconds=20))
-    assert "node 2 and node 3 cannot all be served by 1 vehicle within a max_length of 30" in text
+    text = reason(instance)
+    assert "node 1 and node 2 cannot all be served by 1 vehicle within a max_length of 30" in text
     assert text.endswith("with 3 vehicles (--vehicles 3) or with a max_length of 48 (18 more)")
 
 
@@ -202,7 +245,7 @@ def test_answers_of_anything_are_counted():
     instance = dataclasses.replace(PACKED, demand=np.array([0.0, 4, 4, 4, 4, 2]))
 
     def drive(*routes: tuple[int, ...]) -> Answer:
-        with explained(instance, lambda _: Answer(routes, "greedy")):
+        with explained(instance, limit=20.0):
             return accept(instance, Answer(routes, "greedy"))
 
     assert drive((1, 2, 5), (3, 4)).solver == "greedy"
@@ -221,5 +264,5 @@ def test_one_vehicle_drives_one_tour(problem: str):
         "tour", problem, costs, POINTS, vehicles=1, labels=labels, **prizes
     )
     solver = BySolver("insertion")
-    with explained(instance, solver):
+    with explained(instance, limit=None):
         assert len(accept(instance, solver(instance)).solution) == 1
