@@ -43,6 +43,7 @@ from rl4co.envs.published_hooks import (
     hook_behind,
     one_per_solution,
     to_rows,
+    with_done_axis,
 )
 from rl4co.envs.torchrl_mode import TorchRLMode
 
@@ -76,7 +77,7 @@ class PublishedNames(TorchRLMode):
     def _step(self, td: TensorDictBase) -> TensorDictBase:
         if self.follows_torchrl:
             return super()._step(td)
-        state = hook_behind(self, "advance")(dict(td.items()), td["action"])
+        state = hook_behind(self, "advance")(with_done_axis(td), td["action"])
         return td.update({**state, "done": state["done"].squeeze(-1)})  # [*B], as published
 
     def _get_reward(self, td: TensorDictBase, actions: Tensor) -> Tensor:
