@@ -154,6 +154,26 @@ def test_subproblems_keep_customers_and_shorten_routes():
     )
 
 
+def test_tours_are_solved_by_a_function_of_tensors():
+    """As published: asked once per size, with the depot first; what is no order is refused."""
+    asked = []
+
+    def backwards(points):
+        asked.append(tuple(points.shape))
+        return torch.arange(points.shape[1]).flip(0).expand(points.shape[:2])
+
+    policy = GLOPPolicy(
+        "cvrpmvc", embed_dim=8, num_layers_graph_encoder=1, subprob_solver=backwards
+    )
+    env = get_env("cvrpmvc", generator_params={"num_loc": 5})
+    actions = torch.tensor([[[3, 1, 0, 2, 4, 0, 5, 0]]])
+    solved = policy.solve_subproblems(env.reset(env.generator(1)), actions)
+    assert solved[0, 0].tolist() == [1, 3, 0, 4, 2, 0, 5, 0]
+    assert asked == [(1, 2, 2), (2, 3, 2)]
+    with pytest.raises(ConfigError, match="orders of 3 nodes for each of 1 tours"):
+        make_tour_solver(lambda points: points[..., 0])([np.ones((3, 2))])
+
+
 @pytest.mark.learning
 @pytest.mark.filterwarnings("ignore:You are trying to `self.log")
 @pytest.mark.parametrize("problem", ["cvrpmvc", "pctsp"])
