@@ -91,9 +91,8 @@ def _by_function(function: TourFunction) -> TourSolver:
 
     def solve(tours: Sequence[np.ndarray]) -> list[np.ndarray]:
         orders: list[np.ndarray] = [np.empty(0, int)] * len(tours)
-        sizes = np.array([len(points) for points in tours])
-        for size in np.unique(sizes):
-            rows = np.flatnonzero(sizes == size)
+        for size in sorted({len(points) for points in tours}):
+            rows = [row for row, points in enumerate(tours) if len(points) == size]
             points = torch.from_numpy(np.stack([tours[row] for row in rows])).float()  # [P, n, 2]
             found = torch.as_tensor(function(points)).cpu()
             if found.shape != points.shape[:2] or not bool(
