@@ -18,6 +18,7 @@ from torch import Tensor
 
 from rl4co.core.errors import ConfigError, UnknownNameError
 from rl4co.core.graphs import CandidateGraph
+from rl4co.core.layouts import node_index, per_solution
 from rl4co.core.ops import gather_points, get_distance
 from rl4co.decoding.rollout import decode, expand_solutions, walk
 from rl4co.decoding.strategies import Sampling
@@ -74,7 +75,7 @@ class EdgeLogits:
 
     def __call__(self, state: State) -> Tensor:
         """Logits `[B, Q, N]` of a state with axes `[B, Q]`."""
-        node, mask = state["current_node"], state["action_mask"]
+        node, mask = node_index(state, "current_node"), state["action_mask"]
         instance = torch.arange(len(node), device=node.device).unsqueeze(1)  # [B, 1]
         logits = self.log_weights[instance, node]  # [B, Q, N]
         if self.rule == "nearest":
@@ -85,7 +86,7 @@ class EdgeLogits:
             logits = torch.where(lost, -_SHARPNESS * away, logits)
         if self.has_hub:
             return logits
-        return torch.where(state["i"] == 0, torch.zeros_like(logits), logits)
+        return torch.where(per_solution(state, "i") == 0, torch.zeros_like(logits), logits)
 
 
 def sample_by_edges(
@@ -209,7 +210,7 @@ def walk_log_likelihood(
     solutions = expand_solutions(state, actions.shape[1])
     with torch.no_grad():
         trace = walk(env, solutions, actions, record=("action_mask", "current_node", "i")).trace
-    mask, here = trace["action_mask"], trace["current_node"]  # [B, A, T, N], [B, A, T]
+    mask, here = trace["action_mask"], node_index(trace, "current_node")  # [B, A, T, N], [B, A, T]
     rows = (here - int(graph.has_hub)).clamp_min(0)
     targets = _rows(graph.targets, rows)  # [B, A, T, K]
     allowed = mask.gather(3, targets)
@@ -217,7 +218,7 @@ def walk_log_likelihood(
     count = mask.sum(-1)  # [B, A, T]
     terms = _edge_terms(_rows(graph.regular(weights), rows), allowed, chosen, count, rule)
     if not graph.has_hub:
-        first = trace["i"].squeeze(-1) == 0  # any node, as likely as all others
+        first = per_solution(trace, "i").squeeze(-1) == 0  # any node, as likely as all others
         return torch.where(first, -count.to(terms.dtype).log(), terms).sum(-1)
     return torch.where(here == 0, _hub_terms(graph, weights, mask, actions, count), terms).sum(-1)
 

@@ -228,6 +228,7 @@ _PUBLISHED_SETTINGS = {
     "multisample": "leave it out, num_samples says the same;",
     "store_all_logp": "use return_entropy=True, or return_sum_log_likelihood=False;",
     "improvement_method_mode": "leave it out, improvement policies choose by themselves;",
+    "softmax_temp": "write temperature;",
 }
 
 #: What a policy takes as `decode_type`: a name, a class or an object.

@@ -34,7 +34,7 @@ from rl4co.envs.arguments import (
 )
 from rl4co.envs.generator import Generator
 from rl4co.envs.hooks import State
-from rl4co.envs.published_hooks import hook_behind
+from rl4co.envs.published_hooks import hook_behind, with_done_axis
 from rl4co.envs.published_style import PublishedNames, adapt
 
 __all__ = ["PHASE_SEEDS", "RL4COEnvBase", "State"]
@@ -204,7 +204,8 @@ class RL4COEnvBase(RecordsArguments, PublishedNames):
 
     def get_action_mask(self, td: Mapping[str, Tensor] | TensorDictBase) -> Tensor:
         """Allowed actions of a state: `[*B, N]`, True = allowed."""
-        return hook_behind(self, "_action_mask")(dict(td.items()))
+        state = with_done_axis(td) if isinstance(td, TensorDictBase) else dict(td)
+        return hook_behind(self, "_action_mask")(state)
 
     def get_reward(
         self,

@@ -16,12 +16,19 @@ from rl4co.envs.base import RL4COEnvBase
 from rl4co.envs.contract import CONSEQUENCES, RULES
 from rl4co.envs.contract.evidence import Check, Probe, describe
 from rl4co.envs.contract.improvement import IMPROVEMENT_RULES, ImprovementProbe
+from rl4co.envs.contract.limits import OutOfTimeError, time_limit
 from rl4co.envs.improvement import is_improvement
 
 __all__ = ["EnvCheckError", "check_env", "find_faults", "rules_for"]
 
 
-def check_env(env: RL4COEnvBase, batch_size: int = 8, num_rollouts: int = 3, seed: int = 0) -> None:
+def check_env(
+    env: RL4COEnvBase,
+    batch_size: int = 8,
+    num_rollouts: int = 3,
+    seed: int = 0,
+    max_seconds: float = 60.0,
+) -> None:
     """Raises :class:`EnvCheckError` with all that is wrong with an environment, if anything is.
 
     Random rollouts are recorded on a private copy of the environment and held against every rule
@@ -35,19 +42,25 @@ def check_env(env: RL4COEnvBase, batch_size: int = 8, num_rollouts: int = 3, see
         batch_size: Instances in each random rollout, at least 2.
         num_rollouts: Number of random rollouts.
         seed: Seed of instances and random actions.
+        max_seconds: Time for each rule, and for the rollouts. An environment with a loop that does
+            not end, for an action that its mask forbids say, is told so, and checked no further.
 
     Example:
         >>> from rl4co.envs import TSPEnv
         >>> check_env(TSPEnv(generator_params={"num_loc": 5}))
     """
-    findings = find_faults(env, batch_size, num_rollouts, seed)
+    findings = find_faults(env, batch_size, num_rollouts, seed, max_seconds)
     if findings:
         sentences = [text for texts in findings.values() for text in texts]
         raise EnvCheckError(type(env).__name__, list(dict.fromkeys(sentences)))
 
 
 def find_faults(
-    env: RL4COEnvBase, batch_size: int = 8, num_rollouts: int = 3, seed: int = 0
+    env: RL4COEnvBase,
+    batch_size: int = 8,
+    num_rollouts: int = 3,
+    seed: int = 0,
+    max_seconds: float = 60.0,
 ) -> dict[str, list[str]]:
     """The findings of :func:`check_env` by broken rule, empty if there are none.
 
@@ -56,6 +69,7 @@ def find_faults(
         batch_size: See :func:`check_env`.
         num_rollouts: See :func:`check_env`.
         seed: See :func:`check_env`.
+        max_seconds: See :func:`check_env`.
     """
     if batch_size < 2 or num_rollouts < 1:
         raise ConfigError(
@@ -65,11 +79,21 @@ def find_faults(
     with _preserved_random_state(seed):
         kind: Any = ImprovementProbe if is_improvement(env) else Probe
         try:
-            probe = kind.of(env, batch_size, num_rollouts, seed)
+            with time_limit(max_seconds):
+                probe = kind.of(env, batch_size, num_rollouts, seed)
+        except OutOfTimeError as error:
+            return {"random rollouts work": [_without_answer("a random rollout", error)]}
         except Exception as error:
             finding = f"a random rollout fails with {describe(error)}; nothing else was checked"
             return {"random rollouts work": [finding]}
-        findings = {rule: list(_apply(rule, check, probe)) for rule, check in _rules(env)}
+        findings = {}
+        for rule, check in _rules(env):
+            try:
+                with time_limit(max_seconds):
+                    findings[rule] = list(_apply(rule, check, probe))
+            except OutOfTimeError as error:
+                findings[rule] = [_without_answer(f"whether {rule}", error)]
+                break
     broken = {rule: texts for rule, texts in findings.items() if texts}
     follows = {other for rule in broken for other in CONSEQUENCES.get(rule, ())}
     return {rule: texts for rule, texts in broken.items() if rule not in follows}
@@ -90,6 +114,15 @@ def _apply(rule: str, check: Check, probe: Any) -> Iterator[str]:
         yield from check(probe)
     except Exception as error:
         yield f"expected that {rule}, got {describe(error)}"
+
+
+def _without_answer(question: str, error: OutOfTimeError) -> str:
+    """What to say of code that had to be interrupted."""
+    return (
+        f"expected an answer to {question} in time, got none: {describe(error)}; end every loop "
+        "for any action, also for one that the mask forbids, or give check_env more max_seconds; "
+        "nothing after this was checked"
+    )
 
 
 @contextmanager

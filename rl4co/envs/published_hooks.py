@@ -65,6 +65,14 @@ def batch_of(state: Mapping[str, Tensor]) -> torch.Size:
     return state["done"].shape[:-1]
 
 
+def with_done_axis(td: TensorDictBase) -> State:
+    """A state for hooks of the library, for which `done` has an axis of its own."""
+    state = dict(td.items())
+    if "done" in state:
+        state["done"] = _as_column(state["done"], td.batch_size)
+    return state
+
+
 def _as_column(value: Tensor, batch: torch.Size) -> Tensor:
     """`[*B]` or `[*B, 1]` → `[*B, 1]`."""
     return value.unsqueeze(-1) if value.shape == batch else value

@@ -43,6 +43,7 @@ from rl4co.envs.published_hooks import (
     hook_behind,
     one_per_solution,
     to_rows,
+    with_done_axis,
 )
 from rl4co.envs.torchrl_mode import TorchRLMode
 
@@ -76,7 +77,7 @@ class PublishedNames(TorchRLMode):
     def _step(self, td: TensorDictBase) -> TensorDictBase:
         if self.follows_torchrl:
             return super()._step(td)
-        state = hook_behind(self, "advance")(dict(td.items()), td["action"])
+        state = hook_behind(self, "advance")(with_done_axis(td), td["action"])
         return td.update({**state, "done": state["done"].squeeze(-1)})  # [*B], as published
 
     def _get_reward(self, td: TensorDictBase, actions: Tensor) -> Tensor:
@@ -204,6 +205,8 @@ _WRITTEN_FOR = {
     "get_num_starts": ("_count_starts",),
     "select_start_nodes": ("_start_actions",),
 }
+#: Published methods that environments which improve solutions have other hooks for.
+_NOT_FOR_IMPROVEMENT = ("_reset", "_step", "_get_reward", "get_action_mask", "_make_spec", "step")
 #: Keyword arguments of published methods, behind `td`.
 _ARGUMENTS: dict[str, dict[str, None]] = {"_reset": {"batch_size": None}, "_step": {}}
 
@@ -262,11 +265,11 @@ def _comes_before(family: Sequence[type], hook: str, name: str) -> bool:
 def _refuse_misfits(cls: type, base: Any, family: Sequence[type], names: Sequence[str]) -> None:
     """Raises for overrides that would have no effect, with the hooks to write instead."""
     if not base.adapts_published_style:
-        steps = [name for name in names if name in ("_reset", "_step", "_get_reward", "step")]
-        if steps:
+        without_effect = [name for name in names if name in _NOT_FOR_IMPROVEMENT]
+        if without_effect:
             raise UnsupportedError(
                 f"expected the hooks of an improvement environment in {cls.__name__}, got the "
-                f"published {', '.join(steps)}; write _move, _is_allowed and random_action"
+                f"published {', '.join(without_effect)}; write _move, _is_allowed and random_action"
             )
     if "step" in names:
         raise UnsupportedError(

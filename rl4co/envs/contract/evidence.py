@@ -224,7 +224,7 @@ def quoted(keys: Iterable[str]) -> str:
     return ", ".join(repr(key) for key in keys) or "nothing"
 
 
-def describe(error: Exception) -> str:
+def describe(error: BaseException) -> str:
     """An exception in one line, with the place in the environment's code from which it came."""
     frames = [
         frame

@@ -21,6 +21,7 @@ from torch import Tensor, nn
 
 from rl4co import kernels
 from rl4co.core.errors import UnsupportedError
+from rl4co.core.layouts import node_index
 from rl4co.core.ops import gather_points
 
 #: Nodes of one kind, one after the other: features `[B, n, F]` and the layer that embeds them.
@@ -162,7 +163,7 @@ class ContextEmbedding(nn.Module):
 
     def nodes(self, state: Mapping[str, Tensor]) -> tuple[Tensor, ...]:
         """Indices `[B, Q]` of the K nodes."""
-        return (state["current_node"],)
+        return (node_index(state, "current_node"),)
 
     def features(self, state: Mapping[str, Tensor]) -> Tensor | None:
         """Features `[B, Q, F]`, or None if there are none."""

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from torch import Tensor
 
 from rl4co import kernels
+from rl4co.core.layouts import per_node
 from rl4co.core.registry import EMBEDDINGS
 from rl4co.models.embeddings import (
     ContextEmbedding,
@@ -26,7 +27,7 @@ class CVRPInitEmbedding(DepotInitEmbedding):
     def features(self, state: Mapping[str, Tensor]) -> tuple[Tensor, ...]:
         """Coordinates and demands, as shares of the vehicle."""
         locs = coordinates(state, "cvrp")
-        demand = state["demand"] / state["vehicle_capacity"]  # [B, N]
+        demand = per_node(state, "demand", locs.shape[1]) / state["vehicle_capacity"]  # [B, N]
         return locs, demand.unsqueeze(-1)
 
 
@@ -56,7 +57,8 @@ class CVRPEdgeEmbedding(EdgeEmbedding):
 
     def node_features(self, state: Mapping[str, Tensor]) -> Tensor:
         """Demands as shares of the vehicle `[B, N, 1]`."""
-        return (state["demand"] / state["vehicle_capacity"]).unsqueeze(-1)
+        demand = per_node(state, "demand", coordinates(state, "cvrp").shape[1])
+        return (demand / state["vehicle_capacity"]).unsqueeze(-1)
 
 
 @EMBEDDINGS.register("cvrp")

@@ -12,6 +12,7 @@ import torch
 
 from torch import Tensor
 
+from rl4co.core.layouts import per_node, per_solution
 from rl4co.core.registry import EMBEDDINGS
 from rl4co.models.embeddings import (
     ContextEmbedding,
@@ -34,10 +35,10 @@ class CVRPTWInitEmbedding(DepotInitEmbedding):
         """Coordinates, demands, windows and service times, with the horizon as unit of time."""
         horizon = state["horizon"]  # [B, 1]
         locs = coordinates(state, "cvrptw") / horizon.unsqueeze(-1)  # [B, N, 2]
-        demand = (state["demand"] / state["vehicle_capacity"]).unsqueeze(-1)  # [B, N, 1]
+        demand = per_node(state, "demand", locs.shape[1]) / state["vehicle_capacity"]  # [B, N]
         windows = state["time_windows"] / horizon.unsqueeze(-1)  # [B, N, 2]
-        service = (state["durations"] / horizon).unsqueeze(-1)  # [B, N, 1]
-        return locs, demand, windows, service
+        service = per_node(state, "durations", locs.shape[1]) / horizon  # [B, N]
+        return locs, demand.unsqueeze(-1), windows, service.unsqueeze(-1)
 
 
 class CVRPTWContext(ContextEmbedding):
@@ -54,7 +55,7 @@ class CVRPTWContext(ContextEmbedding):
     def features(self, state: Mapping[str, Tensor]) -> Tensor:
         """Free share of the vehicle and past share of the day `[B, Q, 2]`."""
         free = 1.0 - state["used_capacity"] / state["vehicle_capacity"]  # [B, Q, 1]
-        return torch.cat([free, state["current_time"] / state["horizon"]], -1)
+        return torch.cat([free, per_solution(state, "current_time") / state["horizon"]], -1)
 
 
 @EMBEDDINGS.register("cvrptw")

@@ -8,6 +8,7 @@ import torch
 
 from torch import Tensor
 
+from rl4co.core.layouts import per_node, per_solution
 from rl4co.core.registry import EMBEDDINGS
 from rl4co.models.embeddings import (
     ContextEmbedding,
@@ -30,8 +31,7 @@ class OPInitEmbedding(DepotInitEmbedding):
     def features(self, state: Mapping[str, Tensor]) -> tuple[Tensor, ...]:
         """Coordinates and prizes."""
         locs = coordinates(state, "op")
-        prize = state["prize"].unsqueeze(-1)  # [B, N, 1]
-        return locs, prize
+        return locs, per_node(state, "prize", locs.shape[1]).unsqueeze(-1)  # [B, N, 1]
 
 
 class OPContext(ContextEmbedding):
@@ -44,7 +44,8 @@ class OPContext(ContextEmbedding):
 
     def features(self, state: Mapping[str, Tensor]) -> Tensor:
         """Length that is left for the rest of the tour."""
-        return state["max_length"] - LENGTH_MARGIN - state["tour_length"]
+        limit = per_solution(state, "max_length") - LENGTH_MARGIN
+        return limit - per_solution(state, "tour_length")
 
 
 class OPEdgeEmbedding(EdgeEmbedding):
@@ -56,7 +57,7 @@ class OPEdgeEmbedding(EdgeEmbedding):
         """Distance to the depot and prize: `[B, N, 2]`."""
         locs = coordinates(state, "op")
         away = (locs - locs[:, :1]).norm(dim=-1)  # [B, N]
-        return torch.stack([away, state["prize"]], -1)
+        return torch.stack([away, per_node(state, "prize", locs.shape[1])], -1)
 
 
 @EMBEDDINGS.register("op")

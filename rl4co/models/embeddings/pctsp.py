@@ -8,6 +8,7 @@ import torch
 
 from torch import Tensor
 
+from rl4co.core.layouts import per_node, per_solution
 from rl4co.core.registry import EMBEDDINGS
 from rl4co.models.embeddings import (
     ContextEmbedding,
@@ -31,8 +32,7 @@ class PCTSPInitEmbedding(DepotInitEmbedding):
     def features(self, state: Mapping[str, Tensor]) -> tuple[Tensor, ...]:
         """Coordinates, expected prizes and penalties."""
         locs = coordinates(state, "pctsp")
-        values = torch.stack([state["expected_prize"], state["penalty"]], -1)  # [B, N, 2]
-        return locs, values
+        return locs, _values(state, locs.shape[1])
 
 
 class PCTSPContext(ContextEmbedding):
@@ -48,7 +48,8 @@ class PCTSPContext(ContextEmbedding):
 
     def features(self, state: Mapping[str, Tensor]) -> Tensor:
         """Prize that is missing."""
-        return (state["prize_required"] - state["cur_total_prize"]).clamp_min(0.0)
+        required = per_solution(state, "prize_required")
+        return (required - per_solution(state, "cur_total_prize")).clamp_min(0.0)
 
 
 class PCTSPEdgeEmbedding(EdgeEmbedding):
@@ -58,7 +59,12 @@ class PCTSPEdgeEmbedding(EdgeEmbedding):
 
     def node_features(self, state: Mapping[str, Tensor]) -> Tensor:
         """Expected prize and penalty: `[B, N, 2]`."""
-        return torch.stack([state["expected_prize"], state["penalty"]], -1)
+        return _values(state, coordinates(state, "pctsp").shape[1])
+
+
+def _values(state: Mapping[str, Tensor], num_nodes: int) -> Tensor:
+    """Expected prize and penalty `[B, N, 2]`."""
+    return torch.stack([per_node(state, k, num_nodes) for k in ("expected_prize", "penalty")], -1)
 
 
 @EMBEDDINGS.register("pctsp")

@@ -8,6 +8,7 @@ import torch
 
 from torch import Tensor, nn
 
+from rl4co.core.layouts import node_index
 from rl4co.core.registry import EMBEDDINGS
 from rl4co.models.embeddings import (
     ContextEmbedding,
@@ -47,7 +48,7 @@ class SHPPContext(ContextEmbedding):
 
     def nodes(self, state: Mapping[str, Tensor]) -> tuple[Tensor, ...]:
         """Current node and last node."""
-        return state["current_node"], state["last_node"]
+        return node_index(state, "current_node"), node_index(state, "last_node")
 
 
 @EMBEDDINGS.register("shpp")

@@ -8,6 +8,7 @@ import torch
 
 from torch import Tensor, nn
 
+from rl4co.core.layouts import node_index, per_solution
 from rl4co.core.registry import EMBEDDINGS
 from rl4co.models.embeddings import (
     ContextEmbedding,
@@ -41,11 +42,11 @@ class SMTWTPContext(ContextEmbedding):
 
     def nodes(self, state: Mapping[str, Tensor]) -> tuple[Tensor, ...]:
         """The last job; the dummy before the first."""
-        return (state["current_job"],)
+        return (node_index(state, "current_job"),)
 
     def features(self, state: Mapping[str, Tensor]) -> Tensor:
         """The clock."""
-        return state["current_time"]
+        return per_solution(state, "current_time")
 
 
 @EMBEDDINGS.register("smtwtp")

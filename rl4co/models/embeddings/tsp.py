@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from rl4co import kernels
 from rl4co.core.errors import UnknownNameError
+from rl4co.core.layouts import node_index, per_solution
 from rl4co.core.registry import EMBEDDINGS
 from rl4co.models.embeddings import (
     ContextEmbedding,
@@ -50,12 +51,14 @@ class TSPContext(ContextEmbedding):
 
     def nodes(self, state: Mapping[str, Tensor]) -> tuple[Tensor, ...]:
         """First and last node."""
-        return state["first_node"], state["current_node"]
+        return node_index(state, "first_node"), node_index(state, "current_node")
 
     def node_inputs(self, embeddings: Tensor, state: Mapping[str, Tensor]) -> Tensor:
         """First and last node, or the placeholder where no node has been visited."""
         return torch.where(
-            state["i"] == 0, self.W_placeholder, super().node_inputs(embeddings, state)
+            per_solution(state, "i") == 0,
+            self.W_placeholder,
+            super().node_inputs(embeddings, state),
         )
 
     def table(self, embeddings: Tensor) -> ContextTable:
@@ -69,7 +72,8 @@ class TSPContext(ContextEmbedding):
     def table_rows(self, table: ContextTable, state: Mapping[str, Tensor]) -> Tensor:
         """Rows of first and last node, or the placeholder's where no node has been visited."""
         assert table.blank is not None  # as made above
-        return torch.where(state["i"] == 0, table.blank, super().table_rows(table, state))
+        begins = per_solution(state, "i") == 0
+        return torch.where(begins, table.blank, super().table_rows(table, state))
 
 
 class TSPEdgeEmbedding(EdgeEmbedding):

@@ -13,7 +13,8 @@ from tensordict import TensorDictBase
 from torch import Tensor, nn
 from torch.utils._pytree import tree_map_only
 
-from rl4co.core.errors import ConfigError, UnsupportedError
+from rl4co.core.errors import ConfigError, RL4COError, UnsupportedError
+from rl4co.core.registry import ENVS
 from rl4co.envs.base import RL4COEnvBase, State
 
 #: Precisions in which the environments' tolerances hold.
@@ -42,7 +43,11 @@ def spares_autograd(method: F) -> F:
 
 
 def knows_its_problem(method: F) -> F:
-    """Decorator: a state of another problem, which lacks a key, is refused with both names."""
+    """Decorator: a state that lacks a key is refused in words.
+
+    Of another problem, with both names; of an author's environment, with the key to add. One that
+    fails because keys do not fit together is told which.
+    """
 
     @functools.wraps(method)
     def wrapper(self: Any, td: Any, env: Any = None, *args: Any, **kwargs: Any) -> Any:
@@ -51,14 +56,50 @@ def knows_its_problem(method: F) -> F:
         except KeyError as error:
             name = env if isinstance(env, str) else getattr(env, "name", self.env_name)
             if name == self.env_name:
+                _refuse_missing_key(self, env, error)
                 raise
             raise UnsupportedError(
                 f"expected a state of {self.env_name}, which this {type(self).__name__} was made "
                 f"for, got one of {name} (missing: {error.args[0]}); use a policy built with "
                 f"env_name={name!r}"
             ) from error
+        except (RuntimeError, IndexError) as error:
+            if not isinstance(error, RL4COError):  # which says enough
+                _refuse_misfits(self._environment(env), td, error)
+            raise
 
     return wrapper  # type: ignore[return-value]
+
+
+def _refuse_missing_key(policy: Any, env: Any, error: KeyError) -> None:
+    """Raises for a key that an environment of the user's own does not have; embeddings read it."""
+    if not isinstance(env, RL4COEnvBase) or type(env) is ENVS.get(env.name):
+        return
+    raise UnsupportedError(
+        f"expected {error.args[0]!r} in the states of {type(env).__name__}, which the embeddings "
+        f"of {env.name!r} in this {type(policy).__name__} read, got none; return it from _reset "
+        "and _step (or _init_state), or pass init_embedding, context_embedding and "
+        "dynamic_embedding of your own"
+    ) from error
+
+
+def _refuse_misfits(env: RL4COEnvBase, td: TensorDictBase, error: Exception) -> None:
+    """Raises if keys of a state do not have as many nodes as its mask: it was written into."""
+    if env.steps_in_published_style or "action_mask" not in td.keys():
+        return
+    specs = {key: tuple(spec.shape) for key, spec in env.observation_spec.items()}
+    declared, num_nodes = specs["action_mask"][-1], td["action_mask"].shape[-1]
+    for key, shape in specs.items():
+        if declared not in shape or key not in td.keys():
+            continue
+        expected = tuple(num_nodes if size == declared else size for size in shape)
+        found = tuple(td[key].shape[td.batch_dims :])
+        if found != expected:
+            raise ConfigError(
+                f"expected {key!r} of shape {list(expected)} for the {num_nodes} actions of the "
+                f"mask, got {list(found)}; do not write into a state of {env.name}, give the "
+                f"instance ({', '.join(env.instance_shapes)}) to env.reset(td)"
+            ) from error
 
 
 def _casts(device_type: str) -> bool:

@@ -47,6 +47,7 @@ class GCNEncoder(AutoregressiveEncoder):
         edge_idx_fn: State, number of nodes → edges `[2, E]`; None: the complete graph.
         dropout: Probability of dropout.
         bias: Whether the layers have biases.
+        num_nodes: Not needed: the graph has the nodes of the instance.
 
     Shapes:
         state `[B]` → `[B, N, D]`, init embeddings `[B, N, D]`
@@ -62,6 +63,7 @@ class GCNEncoder(AutoregressiveEncoder):
         edge_idx_fn: EdgeIndexFnSignature | None = None,
         dropout: float = 0.5,
         bias: bool = True,
+        num_nodes: int | None = None,
     ) -> None:
         super().__init__()
         self.init_embedding = init_embedding or _init_embedding(env_name, embed_dim)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import random
+import re
 
 import numpy as np
 import pytest
@@ -599,6 +600,28 @@ def test_crash_is_located():
 
     (found,) = findings(Typo(generator_params=SMALL))
     assert "KeyError in _transition (test_checks.py:" in found
+
+
+def test_loops_without_an_end_are_interrupted(monkeypatch):
+    """Of a hook in a rollout, and of one that a rule calls; what comes after it is not asked."""
+
+    class Endless(TSPEnv):
+        def _transition(self, state, action):
+            while True:
+                pass
+
+    finding = "expected an answer to {}.* in time, got none: OutOfTimeError in {}"
+    (found,) = find_faults(Endless(generator_params=SMALL), max_seconds=0.5).values()
+    assert re.match(finding.format("a random rollout", "_transition"), found[0])
+
+    def loop(probe):
+        Endless._transition(probe.env, {}, None)
+        yield ""
+
+    rules = (("it ends", loop), ("it is asked", lambda probe: iter(["never"])))
+    monkeypatch.setattr("rl4co.envs.checks._rules", lambda env: rules)
+    (found,) = find_faults(TSPEnv(generator_params=SMALL), 2, 1, max_seconds=3).values()
+    assert re.match(finding.format("whether it ends", "_transition"), found[0])
 
 
 def test_all_findings_are_listed():

@@ -303,6 +303,7 @@ def both(self, state):
         (TSPEnv, {"_step": lambda self, td, other: td}, r"expected _step\(td\) in Wrong"),
         (TSPEnv, {"_reset": lambda self, td: td}, r"expected _reset\(td, batch_size\) in Wrong"),
         (TSPkoptEnv, {"_step": both}, "write _move, _is_allowed and random_action"),
+        (TSPkoptEnv, {"get_action_mask": both, "_make_spec": both}, "get_action_mask, _make_spec;"),
     ],
 )
 def test_what_would_have_no_effect_is_refused(base, body, says):

@@ -183,6 +183,28 @@ def test_tours_stay_as_they_are_when_time_is_over(name: str):
     assert lengths == pytest.approx([length(tours[0])] * 2)
 
 
+def test_tours_are_solved_by_a_function_of_tensors():
+    """As published: asked once per size, with the depot first; what is no order is refused."""
+    asked = []
+
+    def backwards(points):
+        asked.append(tuple(points.shape))
+        return torch.arange(points.shape[1]).flip(0).expand(points.shape[:2])
+
+    policy = GLOPPolicy(
+        "cvrpmvc", embed_dim=8, num_layers_graph_encoder=1, subprob_solver=backwards
+    )
+    env = get_env("cvrpmvc", generator_params={"num_loc": 5})
+    actions = torch.tensor([[[3, 1, 0, 2, 4, 0, 5, 0]]])
+    td = env.reset(env.generator(1))
+    inserted = policy.solve_subproblems(td, actions, "insertion")[0, 0].tolist()
+    solved = policy.solve_subproblems(td, actions)[0, 0].tolist()
+    assert solved == [*inserted[1::-1], 0, *inserted[4:2:-1], 0, 5, 0]
+    assert asked == [(1, 2, 2), (2, 3, 2)]
+    with pytest.raises(ConfigError, match="orders of 3 nodes for each of 1 tours"):
+        make_tour_solver(lambda points: points[..., 0])([np.ones((3, 2))], Budget())
+
+
 @pytest.mark.learning
 @pytest.mark.filterwarnings("ignore:You are trying to `self.log")
 @pytest.mark.parametrize(("problem", "steps"), [("cvrpmvc", 40), ("pctsp", 80)])

@@ -237,3 +237,16 @@ def test_missing_key_of_the_own_problem_stays_what_it_is():
     env, policy, td = make(TSPEnv)
     with pytest.raises(KeyError, match="first_node"):
         policy(td.exclude("first_node"), env)
+
+
+def test_a_state_that_was_written_into_is_refused_with_the_key():
+    """As a published notebook does, with demands of customers alone; a whole one of TSP is fine."""
+    env, policy, td = make(CVRPEnv)
+    instance = {"locs": torch.rand(len(td), 9, 2), "demand": torch.full((len(td), 8), 0.1)}
+    td.update({**instance, "action_mask": torch.ones(len(td), 9, dtype=torch.bool)})
+    with pytest.raises(ConfigError, match=r"'demand' of shape \[9\] .* got \[8\]; .* env.reset"):
+        policy(td, env, decode_type="greedy")
+    env, policy, td = make(TSPEnv)
+    td["locs"] = torch.rand(len(td), 9, 2)
+    td["action_mask"] = torch.ones(len(td), 9, dtype=torch.bool)
+    assert policy(td, env, decode_type="greedy")["actions"].shape == (len(td), 9)

@@ -9,7 +9,7 @@ from torch import nn
 
 from rl4co.core.errors import UnsupportedError
 from rl4co.data import ExtraKeyDataset
-from rl4co.envs import CVRPEnv, TSPEnv
+from rl4co.envs import CVRPEnv, MTSPEnv, OPEnv, PCTSPEnv, PDPEnv, TSPEnv
 from rl4co.models import (
     POMO,
     REINFORCE,
@@ -53,6 +53,72 @@ def small_policy(env_name="tsp"):
 
 
 # ---------------------------------------------------------------- embeddings and decoders
+
+
+def relaid(stock, customers=(), numbers=(), nodes=("current_node",)):
+    """An environment of the library whose states have the published layout.
+
+    Args:
+        stock: Environment of the library.
+        customers: Keys without a value for the depot.
+        numbers: Keys without an axis of their own.
+        nodes: Keys with an axis more.
+    """
+
+    def write(td):
+        td.update({key: td[key][:, 1:] for key in customers})
+        td.update({key: td[key].squeeze(-1) for key in numbers})
+        return td.update({key: td[key].unsqueeze(-1) for key in nodes})
+
+    def read(td):
+        td.update({key: nn.functional.pad(td[key], (1, 0)) for key in customers})
+        td.update({key: td[key].unsqueeze(-1) for key in numbers})
+        return td.update({key: td[key].squeeze(-1) for key in nodes})
+
+    class Relaid(stock):
+        def _reset(self, td=None, batch_size=None):
+            return write(super()._reset(td, batch_size))
+
+        def _step(self, td):
+            return write(super()._step(read(td)))
+
+    return Relaid
+
+
+@pytest.mark.parametrize(
+    ("stock", "layout"),
+    [
+        (CVRPEnv, {"customers": ("demand",)}),
+        (OPEnv, {"numbers": ("tour_length", "max_length", "i")}),
+        (PCTSPEnv, {"customers": ("expected_prize",), "numbers": ("cur_total_prize", "i")}),
+        (PDPEnv, {}),
+        (TSPEnv, {"numbers": ("i",), "nodes": ("first_node", "current_node")}),
+    ],
+)
+def test_embeddings_of_the_library_read_published_layouts(stock, layout):
+    """The same weights find the same solutions, and learn from them alike."""
+    ours = stock(generator_params={"num_loc": 6})
+    theirs = relaid(stock, **layout)(generator_params={"num_loc": 6}, check_solution=False)
+    instances = ours.generator(4, rng=torch.Generator().manual_seed(1))
+    torch.manual_seed(0)
+    policy = small_policy(ours.name).eval()
+    for options in ({"decode_type": "greedy"}, {"decode_type": "multistart_greedy"}):
+        expected, found = (
+            policy(env.reset(instances), env, num_starts=3, **options) for env in (ours, theirs)
+        )
+        assert torch.equal(found["actions"], expected["actions"])
+        torch.testing.assert_close(found["log_likelihood"], expected["log_likelihood"])
+        torch.testing.assert_close(found["reward"], expected["reward"])
+
+
+def test_a_key_that_embeddings_miss_is_named():
+    class Unmeasured(MTSPEnv):
+        def _reset(self, td=None, batch_size=None):
+            return super()._reset(td, batch_size).exclude("way_home")
+
+    env = Unmeasured(generator_params={"num_loc": 6})
+    with pytest.raises(UnsupportedError, match=r"'way_home' in the states of Unmeasured.*_reset"):
+        small_policy("mtsp")(env.reset(batch_size=[2]), env)
 
 
 @pytest.mark.parametrize("decode_type", DECODING)

@@ -284,7 +284,7 @@ class NodesAndTime(EnvContext):
 @pytest.mark.parametrize(
     "parts",
     [
-        {"encoder": GCNEncoder("tsp", 16, 2, dropout=0.0)},
+        {"encoder": GCNEncoder("tsp", 16, 2, dropout=0.0, num_nodes=6)},
         {"encoder": MessagePassingEncoder("tsp", 16, num_nodes=6, num_layers=2)},
         {"encoder": NARGNNNodeEncoder(16, 2)},
         {"context_embedding": NodesAndTime(16), "dynamic_embedding": StaticEmbedding(16)},

@@ -73,7 +73,7 @@ ROLLOUT = RolloutKernel(
             "_step_reward",
         ),
         fresh={"i": 0, "used_capacity": 0, "visited": 0, "current_node": 0, "done": 0},
-        fingerprint="56ce07af5ce99f79",
+        fingerprint="c754ca6d31c3a05e",
         context="rl4co.models.embeddings.cvrp:CVRPContext",
     ),
 )  # fmt: skip

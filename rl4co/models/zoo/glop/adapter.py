@@ -23,6 +23,8 @@ from rl4co.envs.routing.tsp.iterated_search import iterate_tour
 from rl4co.envs.routing.tsp.neighbor_search import improve_tours
 from rl4co.models.zoo.glop.revision import Reviser, revise_tours
 
+#: A solver of one's own: coordinates of P tours of one size `[P, n, 2]` → their orders `[P, n]`.
+TourFunction = Callable[[torch.Tensor], torch.Tensor]
 #: Kicks of the iterated local search per node.
 KICKS_PER_NODE = 40
 
@@ -105,8 +107,10 @@ TOUR_SOLVERS: dict[str, TourSolver] = {
 }
 
 
-def make_tour_solver(name: str, revisers: Sequence[Reviser] = ()) -> TourSolver:
-    """The solver of tours called `name`: insertion, search, ils, lkh or reviser."""
+def make_tour_solver(name: str | TourFunction, revisers: Sequence[Reviser] = ()) -> TourSolver:
+    """The solver of tours called `name`: insertion, search, ils, lkh or reviser; or a function."""
+    if not isinstance(name, str):
+        return _by_function(name)
     if name == "reviser":
         if not revisers:
             raise ConfigError("expected revisers for the sub-solver 'reviser', got none")
@@ -118,6 +122,31 @@ def make_tour_solver(name: str, revisers: Sequence[Reviser] = ()) -> TourSolver:
     if name not in TOUR_SOLVERS:
         raise UnknownNameError("sub-solver", name, [*TOUR_SOLVERS, "reviser"])
     return TOUR_SOLVERS[name]
+
+
+def _by_function(function: TourFunction) -> TourSolver:
+    """A solver that asks a function of tensors once for all tours of a size."""
+
+    def solve(tours: Sequence[np.ndarray], budget: Budget) -> list[np.ndarray]:
+        orders = _keep(tours, budget)
+        for size in sorted({len(points) for points in tours}):
+            if budget.is_over():
+                break
+            rows = [row for row, points in enumerate(tours) if len(points) == size]
+            points = torch.from_numpy(np.stack([tours[row] for row in rows])).float()  # [P, n, 2]
+            found = torch.as_tensor(function(points)).cpu()
+            if found.shape != points.shape[:2] or not bool(
+                (found.sort(-1).values == torch.arange(size)).all()
+            ):
+                raise ConfigError(
+                    f"expected orders of {size} nodes for each of {len(rows)} tours from "
+                    f"subprob_solver, got {list(found.shape)}; return a permutation for each"
+                )
+            for row, order in zip(rows, found.numpy(), strict=True):
+                orders[row] = order
+        return orders
+
+    return solve
 
 
 class CVRPAdapter:

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from rl4co.core.errors import ConfigError
 from rl4co.models.policies.nonautoregressive import NARGNNPolicy
-from rl4co.models.zoo.glop.adapter import CVRPAdapter, make_tour_solver
+from rl4co.models.zoo.glop.adapter import CVRPAdapter, TourFunction, make_tour_solver
 from rl4co.models.zoo.glop.revision import Reviser
 
 
@@ -32,7 +32,7 @@ class GLOPPolicy(NARGNNPolicy):
         edge_options: Settings of the problem's edge embedding.
         n_samples: Partitions per instance.
         subprob_solver: How tours are solved: "insertion", "search" (insertion, 2-opt and Or-opt),
-            "ils", "lkh" or "reviser".
+            "ils", "lkh" or "reviser"; or a function of coordinates `[P, n, 2]` → orders `[P, n]`.
         kwargs: See :class:`NARGNNPolicy`.
     """
 
@@ -45,7 +45,7 @@ class GLOPPolicy(NARGNNPolicy):
         k_sparse: int | None = None,
         edge_options: Mapping[str, Any] | None = None,
         n_samples: int = 20,
-        subprob_solver: str = "insertion",
+        subprob_solver: str | TourFunction = "insertion",
         **kwargs: Any,
     ) -> None:
         if n_samples < 1:
@@ -67,7 +67,10 @@ class GLOPPolicy(NARGNNPolicy):
 
     @torch.no_grad()
     def solve_subproblems(
-        self, td: TensorDictBase, actions: Tensor, subprob_solver: str | None = None
+        self,
+        td: TensorDictBase,
+        actions: Tensor,
+        subprob_solver: str | TourFunction | None = None,
     ) -> Tensor:
         """Solutions with each of their tours solved anew: `[B, S, T]` → `[B, S, T']`.
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from torch import Tensor, nn
 
+from rl4co.core.registry import ENVS
 from rl4co.models.policies.autoregressive import AutoregressiveDecoder
 from rl4co.models.zoo.l2d.actors import Actor, ActorCache, make_actor
 from rl4co.models.zoo.l2d.encoder import ShopEmbeddings, make_encoder
@@ -60,7 +61,8 @@ class L2DDecoder(AutoregressiveDecoder):
         init_embedding: nn.Module | None = None,
     ) -> None:
         super().__init__()
-        machines = het_emb or env_name != "jssp"
+        # Only where instances name the machines, operations alone are enough.
+        machines = het_emb or getattr(ENVS.get(env_name), "chooses_machines", True)
         if feature_extractor is None and stepwise:
             feature_extractor = make_encoder(
                 "hgnn" if machines else "gcn", embed_dim, num_encoder_layers, 1, normalization,

@@ -1,0 +1,50 @@
+"""Reads state keys whose shapes differ between environments: of this library, and published ones.
+
+An environment in the published style keeps the layout that its author wrote: a number per solution
+as `[*B]`, a node as `[*B, 1]`, a value of each customer without one for the depot. Networks read
+such keys here and see one layout. The mask, `[*B, N]` everywhere, tells what the batch axes are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch.nn.functional as F
+
+from torch import Tensor
+
+from rl4co.core.errors import ConfigError
+
+
+def per_solution(state: Mapping[str, Tensor], key: str) -> Tensor:
+    """A number of each solution `[*B, 1]`; where nodes have it, that of the depot."""
+    value = state[key]
+    if value.dim() < _axes(state, value.dim()):
+        return value.unsqueeze(-1)  # [*B] -> [*B, 1]
+    return value if value.shape[-1] == 1 else value[..., :1]
+
+
+def node_index(state: Mapping[str, Tensor], key: str) -> Tensor:
+    """A node of each solution `[*B]`."""
+    value = state[key]
+    return value.squeeze(-1) if value.dim() == _axes(state, 0) else value
+
+
+def per_node(state: Mapping[str, Tensor], key: str, num_nodes: int) -> Tensor:
+    """A value of each node `[*B, N]`; 0 for a depot that has none."""
+    value = state[key]
+    if value.shape[-1] == num_nodes:
+        return value
+    if value.shape[-1] == num_nodes - 1:
+        return F.pad(value, (1, 0))  # [*B, N - 1] -> [*B, N]
+    raise ConfigError(
+        f"expected {key!r} with a value for each of {num_nodes} nodes or of {num_nodes - 1} "
+        f"customers, got {list(value.shape)}; change what _reset returns, or pass embeddings of "
+        "your own (init_embedding)"
+    )
+
+
+def _axes(state: Mapping[str, Tensor], otherwise: int) -> int:
+    """Batch axes and one more; a state without a mask is taken as it is."""
+    mask = state.get("action_mask", None)
+    return otherwise if mask is None else mask.dim()
