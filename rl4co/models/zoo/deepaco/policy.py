@@ -66,7 +66,10 @@ class DeepACOPolicy(NARGNNPolicy):
         test_decode_type: DecodeType = ANTS,
         **kwargs: Any,
     ) -> None:
-        decode_types = {"val_decode_type": val_decode_type, "test_decode_type": test_decode_type}
+        decode_types: dict[str, Any] = {
+            "val_decode_type": val_decode_type,
+            "test_decode_type": test_decode_type,
+        }
         super().__init__(
             env_name=env_name,
             embed_dim=embed_dim,
