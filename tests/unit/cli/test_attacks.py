@@ -245,7 +245,7 @@ def test_tensors_of_strangers(command: Commands):
         answer = command("benchmark", f"stranger.npz:env={problem}", "-m", "random", "--json")
         text = answer.stdout + answer.stderr
         assert answer.code in (1, 2) and "Traceback" not in text, answer
-        assert f"expected {problem} instances" in text and key in text, (problem, answer)
+        assert f"expected {problem} " in text and key in text, (problem, answer)
 
 
 STEPS = """
@@ -273,7 +273,7 @@ def test_steps_that_the_mask_forbids(command: Commands):
     """Masked and out-of-range actions, and -1, are refused on a CPU by default."""
     answer = command.python(STEPS)
     assert answer.code == 0, answer
-    assert answer.stdout.count("expected") == 14
+    assert answer.stdout.count("expected actions that the mask allows") == 13
 
 
 # ---------------------------------------------------------------- memory and leftovers
@@ -288,7 +288,7 @@ def test_distances_of_many_nodes_are_not_computed(command: Commands):
     header = "TYPE : TSP\nDIMENSION : 60000\nEDGE_WEIGHT_TYPE : EUC_2D\nNODE_COORD_SECTION\n"
     Path("large.tsp").write_text(f"{header}{lines}\nEOF\n")
     answer = command("solve", "large.tsp", "--solver", "lkh", "--json")
-    assert answer.code == 2 and "60000" in answer.error, answer
+    assert answer.code == 2 and "got 60,000" in answer.error, answer
 
 
 def test_leftovers_of_killed_runs(command: Commands):
