@@ -219,7 +219,8 @@ def adapt(cls: type) -> None:
     """
     base: Any = next(each for each in cls.__mro__ if "adapts_published_style" in vars(each))
     family = cls.__mro__[: cls.__mro__.index(base)]  # the class and its bases below `base`
-    names = [name for name in (*HOOKS, *_PUBLIC, "step") if _where(family, name) is not None]
+    published = dict.fromkeys((*HOOKS, *_PUBLIC, "step"))
+    names = [name for name in published if _where(family, name) is not None]
     if not names:
         return
     _refuse_misfits(cls, base, family, names)
