@@ -27,7 +27,8 @@ class GLOP(REINFORCE):
     The reward of a partition is that of the solution after all its tours were solved anew.
 
     Args:
-        env: Environment: `cvrpmvc` or `cvrp` (partitions), `pctsp` or `spctsp` (subsets).
+        env: Environment: `cvrpmvc` or `cvrp` (partitions), `pctsp` or `spctsp` (subsets), `tsp`
+            (one tour, which the sub-solver improves).
         policy: Policy (default: :class:`GLOPPolicy`).
         policy_kwargs: Arguments of the default policy.
         baseline: Only "shared" makes sense.
@@ -37,8 +38,8 @@ class GLOP(REINFORCE):
 
     #: Solutions leave the device for local search, pheromone and sub-solvers.
     searches_on_host = True
-    supported_envs = ("cvrp", "cvrpmvc", "pctsp", "spctsp")
-    support_reason = "a partition or a subset of customers is what it learns"
+    supported_envs = ("cvrp", "cvrpmvc", "pctsp", "spctsp", "tsp")
+    support_reason = "its network needs an edge embedding, and its sub-solvers closed tours"
     default_metrics = {"val": ("reward", "mean_reward"), "test": ("reward", "mean_reward")}
 
     def __init__(

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from rl4co.core.errors import ConfigError
 from rl4co.models.policies.nonautoregressive import NARGNNPolicy
-from rl4co.models.zoo.glop.adapter import CVRPAdapter, TourFunction, make_tour_solver
+from rl4co.models.zoo.glop.adapter import CVRPAdapter, TourFunction, TSPAdapter, make_tour_solver
 from rl4co.models.zoo.glop.revision import Reviser
 
 
@@ -65,6 +65,12 @@ class GLOPPolicy(NARGNNPolicy):
         if subprob_solver != "reviser":
             make_tour_solver(subprob_solver)  # refuses unknown names now
 
+    @property
+    def _has_depot(self) -> bool:
+        """Whether solutions fall into tours; without a depot they are one tour."""
+        embedding = getattr(self.encoder, "edge_embedding", None)
+        return getattr(embedding, "has_hub", True)
+
     @torch.no_grad()
     def solve_subproblems(
         self,
@@ -80,10 +86,11 @@ class GLOPPolicy(NARGNNPolicy):
             subprob_solver: Replaces the policy's sub-solver.
         """
         solver = make_tour_solver(subprob_solver or self.subprob_solver, self.revisers)
+        make_adapter = CVRPAdapter if self._has_depot else TSPAdapter
         points, rows = td["locs"].double().cpu().numpy(), actions.cpu().numpy()
         solved = []
         for b in range(len(rows)):
-            adapter = CVRPAdapter(points[b])
+            adapter = make_adapter(points[b])
             solved.append([adapter.solve(row, solver) for row in rows[b]])
         width = max(max(len(row) for row in part) for part in solved)
         result = np.zeros((*actions.shape[:2], width), dtype=np.int64)
