@@ -60,9 +60,9 @@ def reduce_conflict(problem: RoutingProblem, judge: Judge) -> Conflict:
         problem: A problem that is known to have no solution.
         judge: Says what is known of parts of it.
     """
-    apart, fewest = exclusive_group(problem), problem.vehicles[0].count + 1
-    if len(apart) >= fewest:
-        problem = dataclasses.replace(problem, customers=apart[:fewest])
+    exclusive, fewest = exclusive_group(problem), problem.vehicles[0].count + 1
+    if len(exclusive) >= fewest:
+        problem = dataclasses.replace(problem, customers=exclusive[:fewest])
     kinds = [kind for kind in KINDS if _has(problem, kind)]
     for group in ((WINDOWS, HOURS), (WINDOWS,), (HOURS,), (CAPACITY,), (LENGTH,), (BACKHAULS,)):
         if set(group) <= set(kinds):
