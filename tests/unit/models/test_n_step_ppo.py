@@ -274,7 +274,7 @@ def test_another_critic():
 # ---------------------------------------------------------------- learning
 
 #: What a method needs to become clearly better: nodes, instances per batch, batches.
-LEARNING = {DACT: (10, 64, 14), NeuOpt: (10, 64, 12), N2S: (8, 32, 32)}
+LEARNING = {DACT: (10, 64, 20), NeuOpt: (10, 64, 12), N2S: (8, 32, 32)}
 
 
 def train(model: Any, batch_size: int, batches: int) -> None:
