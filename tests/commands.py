@@ -31,12 +31,12 @@ _STREAMS = ("stdin", "stdout", "stderr")
 
 
 def slack() -> float:
-    """Seconds that something may come late: two, and one for a slow machine, if it has a core.
+    """Seconds that something may come late: two, and two for a slow machine, if it has a core.
 
     Tests run side by side, so it is longer the more processes wait for a core just now.
     """
     runnable = int(Path("/proc/loadavg").read_text().split()[3].split("/")[0])
-    return 3.0 * max(1.0, runnable / (os.cpu_count() or 1))
+    return 4.0 * max(1.0, runnable / (os.cpu_count() or 1))
 
 
 @dataclasses.dataclass(frozen=True)
