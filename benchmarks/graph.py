@@ -242,7 +242,8 @@ def table_rows(result: dict[str, Any]) -> list[list[str]]:
     for size, wanted in ((100, 10), (200, 20)):
         for row in sorted(result["rows"], key=lambda row: list(NETWORKS).index(row["problem"])):
             gaps = row["gaps"][str(size)]
-            cells = [f"{100 * gaps[s]:.2f} %" if s in gaps else "" for s in SCHEMES]
+            # Rounded first: there is no minus zero then.
+            cells = [f"{round(100 * gaps[s], 2) + 0.0:.2f} %" if s in gaps else "" for s in SCHEMES]
             name = f"{row['problem'].upper()} {size}/{wanted}, {row['method']}"
             rows.append([name, str(row.get("steps", "")), *cells])
     return rows
