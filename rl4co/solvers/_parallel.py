@@ -13,6 +13,7 @@ from contextvars import ContextVar, copy_context
 from types import TracebackType
 from typing import Any
 
+from rl4co.core.errors import RL4COError
 from rl4co.solvers._account import Account
 from rl4co.solvers._watch import is_stopped, report_cut
 from rl4co.solvers._workers import GRACE, Outcome, Worker
@@ -33,10 +34,13 @@ class Crew:
         self._idle: dict[str, list[Worker]] = {}
         self._busy: set[Worker] = set()
         self._lock = threading.Lock()
+        self._is_dismissed = False
 
     def hire(self, target: str) -> Worker:
         """A worker for a target: one that is idle, or else a new one."""
         with self._lock:
+            if self._is_dismissed:  # otherwise a thread that was about to begin would go on alone
+                raise RL4COError(f"expected a crew at work for {target}, got one that was dismissed")
             idle = self._idle.get(target)
             worker = idle.pop() if idle else Worker(target)
             self._busy.add(worker)
@@ -72,6 +76,7 @@ class Crew:
     ) -> None:
         """Ends all workers; after an error, those that are busy in other threads as well."""
         with self._lock:
+            self._is_dismissed = True
             for worker in (*self._busy, *(w for idle in self._idle.values() for w in idle)):
                 worker.__exit__(kind, error, trace)
             self._busy.clear()

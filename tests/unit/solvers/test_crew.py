@@ -20,7 +20,7 @@ from rl4co.solvers._account import (
     open_account,
     publish,
 )
-from rl4co.solvers._parallel import Crew, map_instances
+from rl4co.solvers._parallel import Crew, _Team, map_instances
 from rl4co.solvers._threads import map_in_threads
 from rl4co.solvers._watch import Watch, is_stopped
 from rl4co.solvers._workers import Worker
@@ -93,6 +93,18 @@ def test_an_error_ends_workers_that_are_busy_elsewhere():
     crew.__exit__(KeyboardInterrupt, KeyboardInterrupt(), None)
     thread.join(60)
     assert not thread.is_alive() and len(failures) == 1
+
+
+def test_a_crew_that_was_dismissed_begins_nothing():
+    """Neither a new job nor one whose worker was hired, but had not begun."""
+    with Crew() as crew, crew.at_work():
+        team = _Team("time:sleep", 1, crew)
+        team.__enter__()
+        crew.__exit__(KeyboardInterrupt, KeyboardInterrupt(), None)
+        with pytest.raises(RL4COError, match="dismissed"):
+            team.run((600.0,), None, 1.0)
+        with pytest.raises(RL4COError, match="dismissed"):
+            map_instances("time:sleep", [(600.0,)])
 
 
 @pytest.mark.solvers
