@@ -46,9 +46,9 @@ def test_workers_stay_and_tell_their_times():
             (pid,) = map_instances("os:getpid", [()])
         with crew.at_work() as second:
             assert map_instances("os:getpid", [(), ()]) == [pid, pid]
-            map_instances("time:sleep", [(0.05,)])
+            map_instances("time:sleep", [(0.3,)])
         assert [len(first), len(second)] == [1, 3]
-        assert 0.05 <= second[2].seconds < 1.0 and second[1].seconds < 0.05
+        assert 0.3 <= second[2].seconds < 60 and second[1].seconds < second[2].seconds
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
 
@@ -162,11 +162,11 @@ def test_a_job_out_of_time_has_its_best_result():
     jobs = [([1, 2], 600.0), ([], 600.0), ([3], 0.0)]
     with Watch().over() as watch, Crew() as crew, crew.at_work() as accounts:
         found = map_instances(
-            f"{__name__}:publish_and_sleep", jobs, max_runtime=[0.1, 0.1, 60.0], grace=0.1
+            f"{__name__}:publish_and_sleep", jobs, max_runtime=[0.5, 0.1, 60.0], grace=0.5
         )
     assert found == [2, None, "the end"]
     assert watch.cuts == ["Solving did not end in time; this is its best solution so far"]
-    assert len(accounts) == 3 and 0.2 <= accounts[0].seconds < 60
+    assert len(accounts) == 3 and 1.0 <= accounts[0].seconds < 60
 
 
 def test_a_stop_reaches_all_jobs(tmp_path: Path):
@@ -197,7 +197,7 @@ def test_a_busy_worker_ends_with_its_pipe():
 def test_without_a_watch_a_cut_is_a_warning():
     """Nothing is silent."""
     with pytest.warns(UserWarning, match="did not end in time"):
-        map_instances(f"{__name__}:publish_and_sleep", [([1], 600.0)], max_runtime=0.1, grace=0.1)
+        map_instances(f"{__name__}:publish_and_sleep", [([1], 600.0)], max_runtime=0.5, grace=0.5)
 
 
 def test_threads_of_a_call_that_fails_are_stopped():

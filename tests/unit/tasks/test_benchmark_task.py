@@ -381,7 +381,7 @@ def test_trajectories_of_pyvrp(files: Path, tmp_path: Path):
     report = run_benchmark(spec_of("pyvrp:200ms", instances=[str(files / "t*.vrp")]), tmp_path)
     (row,) = report.rows
     assert (row.value, row.gap, row.incumbents.best) == (32.0, 0.0, 32.0)
-    assert 0.2 <= row.seconds < 2.0  # without starting the process
+    assert 0.2 <= row.seconds < 20.0
     assert row.incumbents.times[-1] < row.seconds
     assert all(value == int(value) for value in row.incumbents.values)
     assert 0.0 <= row.primal_integral < 50.0

