@@ -3,7 +3,8 @@
 Policies are trained first (or taken from the folder of an earlier run), each for the same time:
 DACT, NeuOpt and POMO for the TSP, N2S and HAM for the PDP. Then test instances are improved step by
 step, from random solutions and from constructed ones, greedy or the best of many, next to sampling
-from the constructive policy alone. Gaps are to LKH (TSP) or OR-Tools (PDP); the primal integral is
+from the constructive policy alone, and next to both in one training that takes as long as theirs
+together. Gaps are to LKH (TSP) or OR-Tools (PDP); the primal integral is
 the mean gap over the time that the slowest one takes.
 
     python -m benchmarks.improvement --minutes 25 --models FOLDER
@@ -34,7 +35,7 @@ from rl4co.core.registry import MODELS
 from rl4co.core.rng import derive_generator
 from rl4co.envs import get_env
 from rl4co.envs.cost_curve import render_costs
-from rl4co.models import load_pretrained
+from rl4co.models import ConstructAndImprove, load_pretrained
 from rl4co.tasks.improve import improve
 from rl4co.tasks.metrics import Incumbents, primal_integral
 
@@ -82,6 +83,10 @@ STARTS: dict[str, dict[str, Any]] = {
 }
 
 
+#: Improvement methods that are also trained in one run with the constructive policy.
+TOGETHER = ("neuopt", "n2s")
+
+
 def make_env(method: Method, size: int) -> Any:
     """Environment of a method."""
     return get_env(method.env, generator_params={"num_loc": size}, **method.env_params)
@@ -98,6 +103,28 @@ def prepare(name: str, arguments: argparse.Namespace, console: Console) -> Any:
     steps = trainings.fit(model, trainings.Limit(minutes=arguments.minutes))
     console.print(f"{method.title}: {steps} updates in {arguments.minutes:g} minutes")
     return load_pretrained(model.policy.save_pretrained(folder))
+
+
+def prepare_together(name: str, arguments: argparse.Namespace, console: Console) -> tuple[Any, Any]:
+    """Constructive and improvement policy of one training in the time of two."""
+    method, folder = METHODS[name], arguments.models / f"{name}-{arguments.size}-together"
+    if not folder.is_dir():
+        torch.manual_seed(arguments.seed)
+        env, first = make_env(method, arguments.size), METHODS[CONSTRUCTORS[method.problem]]
+        settings = dict(method.settings)
+        model = ConstructAndImprove(
+            env,
+            MODELS[method.model](env, **settings).policy,
+            MODELS[first.model](get_env(first.env), **first.settings).policy,
+            seed=arguments.seed,
+            **{key: value for key, value in settings.items() if key != "policy_kwargs"},
+        )
+        minutes = 2 * arguments.minutes
+        steps = trainings.fit(model, trainings.Limit(minutes=minutes))
+        console.print(f"{first.title} and {method.title}: {steps} updates in {minutes:g} minutes")
+        model.constructor.save_pretrained(folder / "constructor")
+        model.policy.save_pretrained(folder / "policy")
+    return load_pretrained(folder / "constructor"), load_pretrained(folder / "policy")
 
 
 @torch.no_grad()
@@ -132,15 +159,18 @@ def run(problem: str, arguments: argparse.Namespace, console: Console) -> dict[s
         if method.problem != problem or name in CONSTRUCTORS.values():
             continue
         policy, own = prepare(name, arguments, console), make_env(method, size)
-        starts: dict[str, Any] = {method.title: "random"}
+        runs: dict[str, tuple[Any, Any]] = {method.title: (policy, "random")}
         for start in STARTS:
-            starts[f"{title} ({start}) + {method.title}"] = functools.partial(
-                first, **STARTS[start]
-            )
-        for label, initial in starts.items():
+            constructed = functools.partial(first, **STARTS[start])
+            runs[f"{title} ({start}) + {method.title}"] = (policy, constructed)
+        if name in TOGETHER:
+            constructor, improver = prepare_together(name, arguments, console)
+            constructed = functools.partial(constructor, **STARTS["best"])
+            runs[f"{title} (best) + {method.title}, trained together"] = (improver, constructed)
+        for label, (improver, initial) in runs.items():
             begun = time.perf_counter()
             result = improve(
-                policy, own, instances, arguments.steps, initial=initial, seed=arguments.seed,
+                improver, own, instances, arguments.steps, initial=initial, seed=arguments.seed,
                 progress=arguments.progress,
             )  # fmt: skip
             # What constructing took counts, too.
@@ -193,7 +223,8 @@ def markdown(result: dict[str, Any]) -> str:
         problem = f"{row['problem'].upper()}{settings['size']}"
         text = (
             f"Mean gap to {SOLVERS[row['problem']]} of {settings['instances']} instances after "
-            f"some steps; policies trained for {settings['minutes']:g} minutes each."
+            f"some steps; policies trained for {settings['minutes']:g} minutes each, or two in one "
+            "run of twice as long."
         )
         blocks += [f"### Construction and improvement: {problem}", text,
                    report.markdown_table(header, table),

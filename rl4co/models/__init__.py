@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from rl4co.models.rl.base import RL4COLitModule as RL4COLitModule
     from rl4co.models.rl.baselines import REINFORCEBaseline as REINFORCEBaseline
     from rl4co.models.rl.baselines import get_reinforce_baseline as get_reinforce_baseline
+    from rl4co.models.rl.construct_improve import ConstructAndImprove as ConstructAndImprove
     from rl4co.models.rl.critic import CriticNetwork as CriticNetwork
     from rl4co.models.rl.n_step_ppo import n_step_PPO as n_step_PPO
     from rl4co.models.rl.ppo import PPO as PPO
@@ -62,6 +63,7 @@ _BASES = {
     "PPO": "rl4co.models.rl.ppo",
     "StepwisePPO": "rl4co.models.rl.stepwise_ppo",
     "n_step_PPO": "rl4co.models.rl.n_step_ppo",
+    "ConstructAndImprove": "rl4co.models.rl.construct_improve",
     "REINFORCEBaseline": "rl4co.models.rl.baselines",
     "get_reinforce_baseline": "rl4co.models.rl.baselines",
     "CriticNetwork": "rl4co.models.rl.critic",

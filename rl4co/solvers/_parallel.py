@@ -40,7 +40,9 @@ class Crew:
         """A worker for a target: one that is idle, or else a new one."""
         with self._lock:
             if self._is_dismissed:  # otherwise a thread that was about to begin would go on alone
-                raise RL4COError(f"expected a crew at work for {target}, got one that was dismissed")
+                raise RL4COError(
+                    f"expected a crew at work for {target}, got one that was dismissed"
+                )
             idle = self._idle.get(target)
             worker = idle.pop() if idle else Worker(target)
             self._busy.add(worker)

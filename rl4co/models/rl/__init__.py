@@ -9,6 +9,7 @@ from rl4co.core.lazy import lazy_attributes
 if TYPE_CHECKING:
     from rl4co.models.rl.a2c import A2C as A2C
     from rl4co.models.rl.base import RL4COLitModule as RL4COLitModule
+    from rl4co.models.rl.construct_improve import ConstructAndImprove as ConstructAndImprove
     from rl4co.models.rl.n_step_ppo import n_step_PPO as n_step_PPO
     from rl4co.models.rl.ppo import PPO as PPO
     from rl4co.models.rl.reinforce import REINFORCE as REINFORCE
@@ -21,6 +22,7 @@ _MODULES = {
     "PPO": "rl4co.models.rl.ppo",
     "StepwisePPO": "rl4co.models.rl.stepwise_ppo",
     "n_step_PPO": "rl4co.models.rl.n_step_ppo",
+    "ConstructAndImprove": "rl4co.models.rl.construct_improve",
 }
 
 __getattr__, __dir__ = lazy_attributes(__name__, eager=(), modules=_MODULES)

@@ -178,7 +178,7 @@ class n_step_PPO(InnerLoop):
     ) -> dict[str, Any]:
         """Improves a batch; in training only the first segment, with its loss before any update."""
         rng = self.action_rng(phase, batch_idx)
-        state = dict(self._env.reset(batch, rng=rng).items())
+        state = self.first_state(batch, rng)
         if phase == "train":
             segment, final = self.roll_out(state, rng)
             loss = self.calculate_loss(segment, self.replay(segment))
@@ -195,7 +195,19 @@ class n_step_PPO(InnerLoop):
         key = (self.run_seed, "dropout", self.current_epoch, batch_idx, self.global_rank)
         # Dropout draws from torch's global stream, which a resumed run would find elsewhere.
         with forked_rng(derive_generator(*key)):
-            return self._learn(dict(self._env.reset(batch, rng=rng).items()), rng)
+            return self._learn(self.first_state(batch, rng, is_learning=True), rng)
+
+    def first_state(
+        self, batch: TensorDictBase, rng: torch.Generator, is_learning: bool = False
+    ) -> State:
+        """The state with the first solutions of a batch.
+
+        Args:
+            batch: Instances, batch `[B]`.
+            rng: Random stream of the solutions.
+            is_learning: Whether something may be learned from making them; nothing is, here.
+        """
+        return dict(self._env.reset(batch, rng=rng).items())
 
     def _learn(self, state: State, rng: torch.Generator | None) -> dict[str, Any]:
         warmup = self.curriculum.steps(self.current_epoch)
