@@ -244,7 +244,7 @@ def train_glop(options: argparse.Namespace) -> Rows:
 
 
 def scale(options: argparse.Namespace) -> Rows:
-    """Solvers of large instances: cost, time, and memory of the process so far."""
+    """Solvers of large instances: cost, time, and memory so far of the process or its workers."""
     rows: Rows = []
     for problem in ("tsp", "cvrp"):
         extra = {} if problem == "tsp" else {"capacity": options.capacity}
@@ -253,7 +253,8 @@ def scale(options: argparse.Namespace) -> Rows:
         for solver in ("random_insertion", "insertion", "sweep", "glop", "ils"):
             began = time.perf_counter()
             _, costs = env.solve(instances, solver=solver, max_runtime=options.seconds)
-            peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+            usages = map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+            peak = max(usage.ru_maxrss for usage in usages) / 2**20
             rows.append(
                 {
                     "problem": problem,

@@ -292,6 +292,25 @@ def test_iterated_routes_are_better_and_valid(random: np.random.Generator):
     assert route_length(points, found) < route_length(points, settled)
 
 
+def test_the_first_search_for_routes_can_be_stopped():
+    """Routes of a hundred customers take SWAP* long, so the clock is looked at every few moves."""
+    rng = np.random.default_rng(0)
+    points, demand = rng.random((801, 2)), np.ones(801)
+    demand[0] = 0
+    visits = np.concatenate([[*range(k, k + 100), 0] for k in range(1, 801, 100)])[:-1]
+    costs: list[float] = []
+
+    def stop() -> bool:
+        return len(costs) == 2
+
+    settings = {"max_ruins": 0, "on_improvement": costs.append}
+    stopped = iterate_routes(points, demand, 100.0, visits, **settings, is_stopped=stop)
+    assert sorted(stopped[stopped > 0]) == list(range(1, 801)) and costs[1] < costs[0]
+    costs.clear()
+    iterate_routes(points, demand, 100.0, visits, **settings)
+    assert len(costs) > 50
+
+
 def test_sweep_fills_vehicles_by_angle():
     """Four customers on a circle, two per vehicle, from the angle -3/4 pi on."""
     points = np.array([[0, 0], [1, 1], [-1, 1], [-1, -1], [1, -1]])

@@ -21,6 +21,7 @@ from rl4co.envs.routing.cvrp.fleet import (
     between,
     customer_lists,
     enqueue,
+    enqueue_all,
     fleet_cost,
     insert,
     link,
@@ -29,7 +30,7 @@ from rl4co.envs.routing.cvrp.fleet import (
     unlink,
     visits_of,
 )
-from rl4co.envs.routing.cvrp.neighbor_search import improve_all, improve_touched
+from rl4co.envs.routing.cvrp.neighbor_search import improve_part, improve_touched
 from rl4co.envs.routing.tsp.neighbor_search import UNLIMITED, Floats, Ints
 from rl4co.kernels import compiled
 
@@ -39,8 +40,8 @@ MAX_RUIN = 20
 MAX_STRING = 8
 #: Iterations between two looks at the clock.
 RUINS_PER_LOOK = 200
-#: Moves of the first search between two looks at the clock, per customer.
-MOVES_PER_LOOK = 0.1
+#: Moves of the first search, and routes that SWAP* looks at, between two looks at the clock.
+MOVES_PER_LOOK = 20
 
 
 def iterate_routes(
@@ -89,8 +90,8 @@ def iterate_routes(
     fleet = make_fleet(locs, demand, limit, lists, closed, matrix, spare=MAX_RUIN)
     if len(locs) < 3:
         return visits_of(fleet)
-    moves = max(1, int(MOVES_PER_LOOK * len(locs)))
-    while not is_over() and improve_all(fleet, moves, True) >= moves:
+    enqueue_all(fleet)
+    while not is_over() and improve_part(fleet, MOVES_PER_LOOK) >= MOVES_PER_LOOK:
         if on_improvement is not None:
             on_improvement(fleet_cost(fleet))
     length = fleet_cost(fleet)

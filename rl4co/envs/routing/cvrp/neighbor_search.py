@@ -167,47 +167,78 @@ def improve_all(f: Fleet, budget: int, swap_star: bool) -> int:
 
 @compiled
 def improve_touched(f: Fleet, budget: int) -> int:
-    """Searches from the customers in the queue; the number of moves."""
+    """Searches from the customers in the queue; the number of moves.
+
+    With the budget used up, the customers that are left stay in the queue.
+    """
     moves, size = 0, f.queue.size
-    while f.state[1] > 0:
+    while f.state[1] > 0 and moves < budget:
         u = f.queue[f.state[0]]
         f.state[0] = (f.state[0] + 1) % size
         f.state[1] -= 1
         f.queued[u] = False
         while moves < budget and improve_customer(f, u):
             moves += 1
+        if moves == budget:
+            enqueue(f, u)
     return moves
+
+
+@compiled
+def improve_part(f: Fleet, budget: int) -> int:
+    """Goes on with a search from the queue and the changed routes; below the budget, it has ended.
+
+    Moves count, and routes that SWAP* looks at: these take long where routes do.
+    """
+    used = 0
+    while used < budget:
+        used += improve_touched(f, budget - used)
+        r = 0
+        while r < f.load.size and not f.changed[r]:
+            r += 1
+        if r == f.load.size or f.load.size < 2:
+            break
+        if used < budget:
+            used += 1 + _swap_star_route(f, r, 1)
+    return used
 
 
 @compiled
 def _swap_star_round(f: Fleet, budget: int) -> int:
     """SWAP* between every changed route and those beside it; the number of moves."""
+    moves = 0
+    for r in range(f.load.size):
+        if f.changed[r]:
+            moves += _swap_star_route(f, r, budget - moves)
+    return moves
+
+
+@compiled
+def _swap_star_route(f: Fleet, r: int, budget: int) -> int:
+    """SWAP* between a route and those beside it; the number of moves."""
     size, count = f.queue.size, f.load.size
-    seen = np.full(count, -1, np.int64)
+    seen = np.zeros(count, np.bool_)
     costs = np.empty((2, size, 3))
     places = np.empty((2, size, 3), np.int64)
     moves = 0
-    for r in range(count):
-        if not f.changed[r]:
-            continue
-        f.changed[r] = False
-        depot = size + r
-        node = f.after[depot]
-        while node != depot and moves < budget:
-            following = f.after[node]
-            for v in f.neighbors[node]:
-                other = f.route[v]
-                if other == r or seen[other] == r:
-                    continue
-                seen[other] = r
-                gain, a, b, a_place, b_place = best_swap_star(f, r, other, costs, places)
-                if gain <= 0.0:
-                    continue
-                _apply_swap_star(f, a, b, a_place, b_place)
-                moves += 1
-                following = f.after[depot]  # the route is another one now
-                break
-            node = following
+    f.changed[r] = False
+    depot = size + r
+    node = f.after[depot]
+    while node != depot and moves < budget:
+        following = f.after[node]
+        for v in f.neighbors[node]:
+            other = f.route[v]
+            if other == r or seen[other]:
+                continue
+            seen[other] = True
+            gain, a, b, a_place, b_place = best_swap_star(f, r, other, costs, places)
+            if gain <= 0.0:
+                continue
+            _apply_swap_star(f, a, b, a_place, b_place)
+            moves += 1
+            following = f.after[depot]  # the route is another one now
+            break
+        node = following
     return moves
 
 
