@@ -13,6 +13,7 @@ What is done is stored at once, so an interrupted run goes on where it was.
 from __future__ import annotations
 
 import argparse
+import copy
 import json
 import math
 import os
@@ -83,6 +84,23 @@ class CountingEnv(MDPPEnv):
         return super()._objective(state, actions)
 
 
+class Best(Callback):
+    """Keeps the weights of the epoch that is best on validation instances, as one would in use.
+
+    REINFORCE without a term for entropy can still lose a good policy after thousands of batches.
+    """
+
+    def __init__(self, validate: Callable[[], float]) -> None:
+        self.validate, self.score = validate, -math.inf
+        self.weights: dict[str, Tensor] = {}
+
+    def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:
+        """Looks at the policy."""
+        score = self.validate()
+        if score > self.score:
+            self.score, self.weights = score, copy.deepcopy(pl_module.policy.state_dict())
+
+
 class Curve(Callback):
     """Tests the policy whenever the number of rewards has grown by half.
 
@@ -106,9 +124,9 @@ def make_env(objective: str, decaps: int = DECAPS[-1], cls: type[MDPPEnv] = MDPP
     return cls(reward_type=objective, max_decaps=decaps)
 
 
-def test_instances(count: int) -> Any:
+def make_instances(count: int, phase: str) -> Any:
     """The same instances for all."""
-    return make_env(OBJECTIVES[0]).dataset(count, phase="test").data
+    return make_env(OBJECTIVES[0]).dataset(count, phase=phase).data
 
 
 # ---------------------------------------------------------------- rows
@@ -117,8 +135,9 @@ def test_instances(count: int) -> Any:
 def train_row(
     objective: str, method: str, seed: int, arguments: argparse.Namespace
 ) -> dict[str, Any]:
-    """Trains a policy and tests it with all numbers of decaps."""
-    instances, test_env = test_instances(arguments.instances), make_env(objective)
+    """Trains a policy and tests its best epoch with all numbers of decaps."""
+    instances, test_env = make_instances(arguments.instances, "test"), make_env(objective)
+    held_out = make_instances(BATCH_SIZE, "val")
     env = make_env(objective, cls=CountingEnv)
     torch.manual_seed(seed)
     model = METHODS[method](
@@ -126,23 +145,25 @@ def train_row(
         test_data_size=BATCH_SIZE, optimizer_kwargs={"lr": arguments.lr}, seed=seed,
     )  # fmt: skip
 
-    def test(env: MDPPEnv = test_env) -> float:
+    def test(env: MDPPEnv = test_env, instances: Any = instances) -> float:
         was_training = model.policy.training
         found = evaluate_policy(env, model.policy.eval(), instances, method="greedy")
         model.policy.train(was_training)
         return float(found["rewards"].mean())
 
     limit, curve = trainings.Limit(minutes=arguments.budget), Curve(env, test)
+    best = Best(lambda: test(instances=held_out))
     trainer = RL4COTrainer(
         max_epochs=1_000_000,  # the limit ends the training
-        accelerator="cpu", precision="32-true", logger=False, callbacks=[limit, curve],
+        accelerator="cpu", precision="32-true", logger=False, callbacks=[limit, curve, best],
         enable_checkpointing=False, num_sanity_val_steps=0, limit_val_batches=0,
     )  # fmt: skip
     trainer.fit(model)
+    points = [*curve.points, (env.rewards, test())]
+    model.policy.load_state_dict(best.weights)
     return {
         "objective": objective, "method": method, "seed": seed, "minutes": limit.minutes,
-        "steps": trainer.global_step, "rewards": env.rewards,
-        "curve": [*curve.points, (env.rewards, test())],
+        "steps": trainer.global_step, "rewards": env.rewards, "curve": points,
         "by_decaps": {count: test(make_env(objective, count)) for count in DECAPS},
     }  # fmt: skip
 
@@ -151,7 +172,7 @@ def solver_row(
     objective: str, method: str, seed: int, arguments: argparse.Namespace
 ) -> dict[str, Any]:
     """Solves the test instances classically with all numbers of decaps."""
-    instances = test_instances(arguments.instances)
+    instances = make_instances(arguments.instances, "test")
     solver, options = SOLVERS_SHOWN[method]
     seeded = "seed" in SOLVERS[solver].options
 
