@@ -31,11 +31,14 @@ PROBLEMS: dict[str, tuple[Any, Any, Any, dict[str, Any]]] = {
 }
 
 
-def make_model(problem: str = "tsp", size: int = 6, **options: Any) -> ConstructAndImprove:
+def make_model(
+    problem: str = "tsp", size: int = 6, width: int = 16, **options: Any
+) -> ConstructAndImprove:
     torch.manual_seed(0)
     env_cls, policy_cls, constructor_cls, params = PROBLEMS[problem]
     env = env_cls(generator_params={"num_loc": size}, **params)
-    constructor = constructor_cls(env_name=problem, **TINY, feedforward_hidden=16)
+    network = {**TINY, "embed_dim": width, "feedforward_hidden": width}
+    constructor = constructor_cls(env_name=problem, **network)
     settings = {**SIZES, **STEPS, "seed": 5, "curriculum": "none", **options}
     return ConstructAndImprove(env, policy_cls(**TINY), constructor, **settings)
 
@@ -97,7 +100,10 @@ def test_a_constructor_that_improves_is_refused():
 @pytest.mark.learning
 def test_construction_improves(require, tmp_path: Path):
     """Solutions with which improvement begins become shorter, instance by instance."""
-    model = make_model(size=10, batch_size=64, train_data_size=64 * 20, lr_constructor=1e-3)
+    model = make_model(
+        size=20, width=64, batch_size=32, train_data_size=32 * 40, lr_constructor=1e-3,
+        n_step=1, T_train=1, ppo_epochs=1,
+    )  # fmt: skip
     instances = model.env.generator(512, rng=derive_generator("judged"))
     before = model.first_state(instances, derive_generator(0))["cost_bsf"]
     fit(model, tmp_path, limit_val_batches=0)
