@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+import sys
 
 from collections.abc import Callable, Iterator, Mapping
 from importlib.metadata import entry_points
@@ -107,7 +108,9 @@ class Registry(Mapping[str, T], Generic[T]):
     def __getitem__(self, name: str) -> T:
         if name not in self._entries:
             self._load(name)
-        return self._entries[name]
+        entry = self._entries[name]
+        _await_definition(entry)
+        return entry
 
     def __contains__(self, name: object) -> bool:
         return name in self._entries or name in self._modules() or name in self._plugins()
@@ -160,6 +163,16 @@ class Registry(Mapping[str, T], Generic[T]):
 
     def _plugins(self) -> dict[str, Any]:
         return {point.name: point for point in entry_points(group=self.group)}
+
+
+def _await_definition(entry: Any) -> None:
+    """Waits while another thread is still executing the module of a component.
+
+    A component registers itself before the rest of its module is there, on which it may depend.
+    """
+    module = getattr(entry, "__module__", None)
+    if module in sys.modules:
+        importlib.import_module(module)
 
 
 def _identity(entry: Any) -> tuple[str, str]:

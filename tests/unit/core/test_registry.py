@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
 
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 
 import pytest
@@ -74,6 +76,25 @@ def test_only_the_one_asked_for_is_imported(things):
     assert things.REGISTRY["alpha"] is alpha
     assert f"{things.__name__}.alpha" in sys.modules
     assert f"{things.__name__}.beta" not in sys.modules
+
+
+def test_threads_get_no_half_defined_component(things, tmp_path):
+    """A component stands in the registry before its module is whole: others wait for the rest."""
+    things.registered, things.may_go_on = threading.Event(), threading.Event()
+    text = MODULE.format(package=things.__name__, name="slow") + (
+        f"from {things.__name__} import registered, may_go_on\n"
+        "registered.set()\n"
+        "assert may_go_on.wait(60)\n"
+        "Thing.rest = True\n"
+    )
+    (tmp_path / things.__name__ / "slow.py").write_text(text)
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(lambda: things.REGISTRY["slow"].rest)
+        assert things.registered.wait(60)
+        second = pool.submit(lambda: things.REGISTRY["slow"].rest)
+        wait([second], timeout=0.2)  # time to go wrong
+        things.may_go_on.set()
+        assert first.result() and second.result()
 
 
 def test_registry_is_a_mapping(things):
