@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, overload
 
-from rl4co.core.errors import MissingDependencyError
+from rl4co.core.errors import ConfigError, MissingDependencyError
 from rl4co.kernels.switch import are_enabled
 
 #: Sums may be taken in any order, as vector instructions need it; infinities and NaN are respected.
@@ -62,7 +62,7 @@ class CompiledFunction:
         if self.fast_sums:
             options["fastmath"] = set(FAST_SUMS)
         if self.inline:
-            return numba.njit(inline="always", **options)(self.function)
+            return numba.njit(forceinline=True, **options)(self.function)
         settings: Any = numba.config
         for folder in _cache_folders(self.fingerprint()):
             with _LOCK:
@@ -78,6 +78,12 @@ class CompiledFunction:
 
     @property
     def _numba_type_(self) -> Any:
+        if self.fast_sums and not self.inline:
+            raise ConfigError(
+                f"expected inline=True of {self.__name__}, which has fast_sums and is called by "
+                "compiled code, got inline=False: freshly compiled it may be merged with its "
+                "caller, and its sums taken in another order than when it is loaded from disk"
+            )
         return self.dispatcher._numba_type_
 
     def fingerprint(self) -> str:
@@ -123,8 +129,9 @@ def compiled(
     Args:
         function: The function, if the decorator is used without arguments.
         fast_sums: Whether sums may be taken in any order, which vector instructions need.
-        inline: Whether the function is copied into its callers. Small functions that are given
-            arrays gain by it: numba counts references to arrays at every call.
+        inline: Whether the function is copied into its callers. Needed with `fast_sums` if other
+            compiled functions call it: otherwise the order of its sums, and so the last bits, can
+            differ between the process that compiles and those that find the code on disk.
 
     Example:
         >>> @compiled

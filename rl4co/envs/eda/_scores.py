@@ -175,7 +175,7 @@ def eliminate(
                 position += 1
 
 
-@compiled(fast_sums=True)
+@compiled(fast_sums=True, inline=True)
 def invert(
     a: NDArray[np.float32],
     b: NDArray[np.float32],
@@ -189,7 +189,7 @@ def invert(
         inverse_b[f] = -b[f] / square
 
 
-@compiled(fast_sums=True)
+@compiled(fast_sums=True, inline=True)
 def multiply(
     a: NDArray[np.float32],
     b: NDArray[np.float32],
@@ -204,7 +204,7 @@ def multiply(
         product_b[f] = a[f] * d[f] + b[f] * c[f]
 
 
-@compiled(fast_sums=True)
+@compiled(fast_sums=True, inline=True)
 def subtract_product(
     target_a: NDArray[np.float32],
     target_b: NDArray[np.float32],
@@ -219,7 +219,7 @@ def subtract_product(
         target_b[f] -= a[f] * d[f] + b[f] * c[f]
 
 
-@compiled(fast_sums=True)
+@compiled(fast_sums=True, inline=True)
 def weighted_sum(
     a: NDArray[np.float32], b: NDArray[np.float32], weight: NDArray[np.float32]
 ) -> float:

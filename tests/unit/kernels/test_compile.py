@@ -30,8 +30,19 @@ def total(values: np.ndarray) -> float:
     return result
 
 
+def total_of_ones(size: int) -> float:
+    return total(np.ones(size))
+
+
 def test_compiled_functions_call_each_other() -> None:
     assert total(np.arange(4.0)) == 12.0
+
+
+@pytest.mark.skipif(not kernels.are_enabled(), reason="kernels are switched off")
+def test_fast_sums_of_a_part_need_inlining() -> None:
+    """Elsewhere a process that compiles and one that loads could differ in the last bits."""
+    with pytest.raises(Exception, match="expected inline=True of total"):
+        compiled(total_of_ones)(3)
 
 
 def test_the_plain_function_runs_with_kernels_off(monkeypatch: pytest.MonkeyPatch) -> None:
