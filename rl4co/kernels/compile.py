@@ -80,9 +80,9 @@ class CompiledFunction:
     def _numba_type_(self) -> Any:
         if self.fast_sums and not self.inline:
             raise ConfigError(
-                f"expected inline=True of {self.__name__}, which has fast_sums and is called by "
-                "compiled code, got inline=False: freshly compiled it may be merged with its "
-                "caller, and its sums taken in another order than when it is loaded from disk"
+                f"expected inline=True of {self.function.__name__}, which has fast_sums and is "
+                "called by compiled code, got inline=False: freshly compiled it may be merged with "
+                "its caller, and its sums taken in another order than when it is loaded from disk"
             )
         return self.dispatcher._numba_type_
 
