@@ -5,7 +5,7 @@
     python -m benchmarks.nonautoregressive step                     # seconds of a training step
     python -m benchmarks.nonautoregressive deepaco --minutes 30     # mean ant on TSP100
     python -m benchmarks.nonautoregressive reviser --size 20 --minutes 60 --out revisers/20
-    python -m benchmarks.nonautoregressive glop --minutes 60        # partitions of CVRP1K
+    python -m benchmarks.nonautoregressive glop --size 1000 --batch-size 5  # partitions of CVRP1K
     python -m benchmarks.nonautoregressive scale --size 10000       # solvers of large instances
 
 Each prints a table and, with `--results FOLDER`, stores it as JSON. Times are CPU time.
