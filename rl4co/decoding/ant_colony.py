@@ -22,12 +22,12 @@ import torch
 from tensordict import TensorDictBase
 from torch import Tensor
 
-from rl4co.core.errors import ConfigError, UnknownNameError
+from rl4co.core.errors import ConfigError, UnknownNameError, UnsupportedError
 from rl4co.core.graphs import CandidateGraph, nearest_graph
 from rl4co.core.neighbors import MAX_DENSE_NODES
 from rl4co.core.ops import batchify, flatten_starts, unbatchify
 from rl4co.core.rng import derive_generator
-from rl4co.decoding.edges import Rule, check_rule, sample_by_edges
+from rl4co.decoding.edges import Rule, check_graph, check_rule, sample_by_edges
 from rl4co.decoding.pheromone import deposit
 from rl4co.envs.base import RL4COEnvBase
 from rl4co.envs.hooks import ProblemHooks
@@ -88,8 +88,14 @@ class ColonyConfig:
             raise ConfigError(
                 f"expected 1 to {self.n_ants} ants to improve, or None, got {self.n_improved}"
             )
-        if self.guided_rounds < 0:
-            raise ConfigError(f"expected guided_rounds of at least 0, got {self.guided_rounds}")
+        if type(self.guided_rounds) is not int or self.guided_rounds < 0:
+            raise ConfigError(
+                f"expected guided_rounds of at least 0, a whole number, got {self.guided_rounds!r}"
+            )
+        if self.guided_rounds and self.use_local_search is False:
+            raise ConfigError(
+                f"expected guided_rounds=0 without local search, got {self.guided_rounds}"
+            )
         check_rule(self.rule)
 
 
@@ -142,6 +148,7 @@ class AntColony:
         self.env, self.td, self.config = env, td, config or ColonyConfig()
         if graph is None or heuristic is None:
             graph, heuristic = inverse_distances(td)
+        check_graph(graph, td["action_mask"])
         self.graph, self.heuristic = graph, _checked_heuristic(graph, heuristic)
         self.pheromone = torch.ones_like(self.heuristic)  # [B, E]
         self.rng = seed if isinstance(seed, torch.Generator) else derive_generator(seed, "ants")
@@ -150,7 +157,7 @@ class AntColony:
         searches = type(env)._local_search is not ProblemHooks._local_search
         wanted = self.config.use_local_search
         self.searches = searches if wanted is None else wanted
-        self._guide = self._make_guide() if self.searches and self.config.guided_rounds else None
+        self._guide = self._make_guide() if self.config.guided_rounds else None
 
     def run(self, iterations: int, max_runtime: float | None = None) -> ColonyResult:
         """Goes on for some iterations.
@@ -215,9 +222,16 @@ class AntColony:
         return improved, self._rewards(improved)
 
     def _make_guide(self) -> Any:
-        """The heuristic of all pairs, as an array `[B, N, N]`; None for large instances."""
-        if self.graph.num_nodes > MAX_DENSE_NODES:
-            return None
+        """The heuristic of all pairs, as an array `[B, N, N]`."""
+        obstacle = None
+        if not self.searches:
+            obstacle = f"{self.env.name}, which has no local search"
+        elif self.graph.num_nodes > MAX_DENSE_NODES:
+            obstacle = f"{self.graph.num_nodes} nodes, above {MAX_DENSE_NODES}"
+        if obstacle:
+            raise UnsupportedError(
+                f"expected guided_rounds=0 for {obstacle}, got {self.config.guided_rounds}"
+            )
         return self.graph.dense(self.heuristic).cpu().numpy()
 
     def _remember(self, actions: Tensor, reward: Tensor) -> None:
@@ -249,8 +263,7 @@ class AntColony:
         if config.variant == "balanced":
             ants = quality.shape[1]
             size = self.graph.num_nodes
-            legs = actions.shape[-1] if self.graph.has_hub else size
-            share = (1.0 - config.decay) * size * size / (2 * ants * legs)
+            share = (1.0 - config.decay) * size * size / (2 * ants * self._legs(actions))  # [B, 1]
             quality = (quality - quality.mean(1, keepdim=True) + share).clamp_min(MIN_PHEROMONE)
         pheromone = deposit(
             self.graph, self.pheromone * config.decay, actions, quality, config.symmetric
@@ -260,6 +273,14 @@ class AntColony:
             lowest = highest / (2 * self.graph.num_nodes)
             pheromone = torch.clamp(pheromone, lowest.unsqueeze(1), highest.unsqueeze(1))
         self.pheromone = pheromone.clamp_min(MIN_PHEROMONE)
+
+    def _legs(self, actions: Tensor) -> Tensor:
+        """Legs of the longest solution of each instance, `[B, 1]`; waiting at the hub is none."""
+        if not self.graph.has_hub:
+            return actions.new_full((len(actions), 1), self.graph.num_nodes)
+        places = torch.arange(1, actions.shape[-1] + 1, device=actions.device)
+        last = (places * (actions != 0)).amax(-1)  # [B, A]
+        return last.amax(1, keepdim=True) + 1  # and back to the hub
 
 
 def inverse_distances(

@@ -43,6 +43,16 @@ def check_rule(rule: str) -> Rule:
     return rule  # type: ignore[return-value]
 
 
+def check_graph(graph: CandidateGraph, mask: Tensor) -> None:
+    """Raises unless candidate edges belong to instances with this action mask `[B, N]`."""
+    found = (len(graph.targets), graph.num_nodes)
+    if tuple(mask.shape) != found:
+        raise ConfigError(
+            f"expected candidate edges of {mask.shape[0]} instances with {mask.shape[1]} nodes, "
+            f"got those of {found[0]} with {found[1]}"
+        )
+
+
 @dataclasses.dataclass(frozen=True)
 class EdgeLogits:
     """Logits of all actions, by the weights of the edges from the current node.
@@ -115,6 +125,7 @@ def sample_by_edges(
     if num_solutions < 1:
         raise ConfigError(f"expected at least 1 ant or sample per instance, got {num_solutions}")
     check_rule(rule)
+    check_graph(graph, state["action_mask"])
     weights = weights.detach()
     device = weights.device
     if device.type == "cpu":

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
+from scipy.spatial.distance import pdist
 from tensordict import TensorDictBase
 from torch import Tensor
 
@@ -16,6 +17,9 @@ from rl4co.solvers.formulations import RoutingFormulation, formulation_of
 
 #: Share of the tolerance on the capacity that heuristics spend; the rest is for rounding.
 SHARE = 0.5
+#: Least correlation of a matrix with the distances of coordinates that stand for it. Rounded and
+#: geographical distances have 0.9 and more.
+LEAST_CORRELATION = 0.7
 
 
 class Geometry(NamedTuple):
@@ -47,13 +51,16 @@ def is_plain(env: RL4COEnvBase) -> bool:
     return formulation_of(env, RoutingFormulation).is_plain
 
 
-def geometries(env: RL4COEnvBase, td: TensorDictBase, symmetric: bool = False) -> list[Geometry]:
+def geometries(
+    env: RL4COEnvBase, td: TensorDictBase, symmetric: bool = False, planar: bool = False
+) -> list[Geometry]:
     """The instances of a batch.
 
     Args:
         env: Environment.
         td: State after reset.
         symmetric: Whether to refuse matrices that are not symmetric.
+        planar: Whether to refuse matrices that the coordinates do not stand for, or without any.
     """
     if not is_plain(env):
         raise UnsupportedError(
@@ -67,6 +74,8 @@ def geometries(env: RL4COEnvBase, td: TensorDictBase, symmetric: bool = False) -
             f"expected {env.name} instances with symmetric distances, got a matrix that is not; "
             "use local_search, insertion or lkh"
         )
+    if planar and matrix is not None:
+        _require_coordinates(env, arrays["locs"], matrix)
     batch, size = td["action_mask"].shape
     points = np.zeros((batch, size, 2)) if arrays["locs"] is None else arrays["locs"]
     limits = np.full(batch, np.inf)
@@ -82,6 +91,29 @@ def geometries(env: RL4COEnvBase, td: TensorDictBase, symmetric: bool = False) -
         )
         for b in range(batch)
     ]
+
+
+def _require_coordinates(env: RL4COEnvBase, locs: np.ndarray | None, matrix: np.ndarray) -> None:
+    """Refuses matrices `[B, N, N]` that have little to do with the coordinates `[B, N, 2]`."""
+    if locs is None:
+        found = "a matrix only"
+    elif all(map(_follows, locs, matrix)):
+        return
+    else:
+        found = "a matrix of other distances than theirs"
+    raise UnsupportedError(
+        f"expected {env.name} instances with coordinates for a solver that looks at these alone, "
+        f"got {found}; use ils, insertion or local_search"
+    )
+
+
+def _follows(points: np.ndarray, matrix: np.ndarray) -> bool:
+    """Whether distances rise with those of the points; equal ones say nothing."""
+    above = np.triu_indices(len(points), 1)
+    straight, given = pdist(points), matrix[above]
+    if min(len(given), np.ptp(straight), np.ptp(given)) <= 0:
+        return True
+    return bool(np.corrcoef(straight, given)[0, 1] >= LEAST_CORRELATION)
 
 
 def _array(td: TensorDictBase, key: str) -> np.ndarray | None:

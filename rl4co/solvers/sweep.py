@@ -89,7 +89,7 @@ def sweep(
         return best
 
     description = f"sweep ({env.name})"
-    jobs = geometries(env, td)
+    jobs = geometries(env, td, symmetric=True, planar=True)
     found = map_in_threads(solve, jobs, num_procs, description=description, progress=progress)
     return as_actions(found, td)
 

@@ -10,10 +10,11 @@ from torch import nn
 
 
 @contextlib.contextmanager
-def evaluating(policy: nn.Module) -> Iterator[None]:
+def evaluating(*policies: nn.Module) -> Iterator[None]:
     """Evaluation mode for the duration of a block; afterwards every part is as it was."""
-    modes = [(module, module.training) for module in policy.modules()]
-    policy.eval()
+    modes = [(module, module.training) for policy in policies for module in policy.modules()]
+    for policy in policies:
+        policy.eval()
     try:
         yield
     finally:

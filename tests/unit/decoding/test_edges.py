@@ -221,6 +221,19 @@ def test_pheromone_teaches():
     assert bool((result.mean_reward[:, -3:].mean(1) > result.mean_reward[:, :3].mean(1)).all())
 
 
+def test_pheromone_does_not_depend_on_padding():
+    """Batch mates with longer solutions make actions wider."""
+    env, td, graph, weights = instance("cvrp")
+    td, graph, weights = td[:1], CandidateGraph(graph.targets[:1], True), weights[:1]
+    actions = sample_by_edges(env, dict(td.items()), graph, weights, 4)
+    found = []
+    for wide in (actions, torch.nn.functional.pad(actions, (0, 12))):
+        colony = AntColony(env, td, graph, weights, ColonyConfig(n_ants=4, variant="balanced"))
+        colony._update_pheromone(wide, colony._rewards(wide))
+        found.append(colony.pheromone)
+    assert found[0].equal(found[1])
+
+
 def test_deposit_by_hand():
     """Tour 0-1-2-0 leaves 0.5 on both directions of the edges that are candidates."""
     graph = CandidateGraph(torch.tensor([[[1], [2], [1]]]), False)
@@ -247,6 +260,18 @@ def test_bad_settings_are_refused():
         ColonyConfig(alpha=float("nan"))
     with pytest.raises(UnknownNameError, match="max_min"):
         ColonyConfig(variant="maxmin")  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="guided_rounds of at least 0"):
+        ColonyConfig(guided_rounds=1.5)  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="guided_rounds=0 without local search"):
+        ColonyConfig(guided_rounds=2, use_local_search=False)
+    orienteering, state, *_ = instance("op")
+    with pytest.raises(UnsupportedError, match="op, which has no local search"):
+        AntColony(orienteering, state, config=ColonyConfig(guided_rounds=2))
+    for other in (nearest_graph(td["locs"][:1], 4), nearest_graph(td["locs"][:, :7], 4)):
+        with pytest.raises(ConfigError, match="candidate edges of 3 instances with 12 nodes"):
+            AntColony(env, td, *other)
+        with pytest.raises(ConfigError, match="candidate edges of 3 instances with 12 nodes"):
+            sample_by_edges(env, dict(td.items()), *other, 2)
     with pytest.raises(ConfigError, match="heuristic of shape"):
         AntColony(env, td, graph, weights[:, :-1])
     with pytest.raises(ConfigError, match="finite weights"):

@@ -10,6 +10,7 @@ import pytest
 from rl4co import kernels
 from rl4co.core.errors import ConfigError, InvalidInstanceError, InvalidSolutionError
 from rl4co.core.neighbors import nearest_neighbors
+from rl4co.envs import get_env
 from rl4co.envs.routing.cvrp.insertion import cheapest_insertion
 from rl4co.envs.routing.cvrp.iterated_search import iterate_routes
 from rl4co.envs.routing.cvrp.neighbor_search import improve_fleet
@@ -203,6 +204,26 @@ def test_bad_heatmaps_are_refused(bad: float):
         guide_from_heatmap(np.full((1, 3, 3), bad))
     with pytest.raises(ConfigError, match="shape"):
         guide_from_heatmap(np.ones((3, 3)))
+
+
+@pytest.mark.parametrize("problem", ["tsp", "cvrp"])
+def test_guidance_is_the_same_for_tours_and_routes(problem: str):
+    """A heatmap has its effect, of the right shape only; what needs one is refused without."""
+    env = get_env(problem, generator_params={"num_loc": 30}, seed=0)
+    td = env.reset(env.generate(2))
+    actions, size = env.solve(td, solver="random")[0], td["action_mask"].shape[1]
+    heatmap = np.random.default_rng(0).random((2, size, size))
+    found = env.local_search(td, actions, heatmap=heatmap)
+    assert bool((env.get_reward(td, found) >= env.get_reward(td, actions)).all())
+    plain = env.local_search(td, actions, heatmap=heatmap, rounds=0)
+    assert not env.get_reward(td, found).equal(env.get_reward(td, plain))
+    for bad in (heatmap[:1], heatmap[:, :5, :5], heatmap.repeat(2, axis=0)):
+        with pytest.raises(ConfigError, match="guide of shape"):
+            env.local_search(td, actions, heatmap=bad, rounds=3)
+    with pytest.raises(ConfigError, match="at least 0, got -1"):
+        env.local_search(td, actions, heatmap=heatmap, rounds=-1)
+    with pytest.raises(ConfigError, match="expected a heatmap"):
+        env.local_search(td, actions, rounds=3)
 
 
 def test_guidance_by_the_best_tour_leads_there(random: np.random.Generator):

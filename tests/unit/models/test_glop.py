@@ -91,6 +91,7 @@ def test_normalised_pieces_by_hand():
     ]  # fmt: skip
 
 
+@pytest.mark.filterwarnings("ignore:expected a reviser of at most")
 @pytest.mark.parametrize("size", [3, 9, 10, 25, 37])
 def test_revision_never_lengthens(size: int):
     """With an untrained reviser; tours shorter than a piece stay as they are."""
@@ -119,10 +120,38 @@ def test_bad_revisers_are_refused():
         revise_tours([np.zeros((9, 2))], [Reviser(policy, 3, 1)])
     with pytest.raises(ConfigError, match="1 iteration"):
         revise_tours([np.zeros((9, 2))], [Reviser(policy, 5, 0)])
+    with pytest.raises(ConfigError, match="at least 4 nodes"):
+        revise_tours([np.zeros((9, 2))], [Reviser(policy, 5.5, 1)])
+    with pytest.raises(ConfigError, match="a policy as reviser, got None"):
+        revise_tours([np.zeros((9, 2))], [Reviser(None, 5, 1)])
+    with pytest.warns(UserWarning, match="at most 9 nodes"):
+        revise_tours([np.zeros((9, 2))], [Reviser(policy, 10, 1)])
     with pytest.raises(ConfigError, match="revisers"):
         make_tour_solver("reviser")
     with pytest.raises(UnknownNameError, match="insertion"):
         GLOPPolicy(subprob_solver="insertions")
+
+
+def test_revision_evaluates_and_leaves_the_mode_as_it_was():
+    """Statistics of batches are neither used nor learned: tours do not depend on each other."""
+    policy = make_reviser_policy(**TINY, normalization="batch").train()
+    before = {name: value.clone() for name, value in policy.named_buffers()}
+    tours = list(np.random.default_rng(0).random((3, 20, 2)))
+    together = revise_tours(tours, [Reviser(policy, 10, 3)])
+    alone = revise_tours(tours[:1], [Reviser(policy, 10, 3)])
+    assert np.array_equal(together[0], alone[0]) and policy.training
+    assert before and all(value.equal(before[name]) for name, value in policy.named_buffers())
+
+
+def test_revisers_are_used_or_refused():
+    env, reviser = get_env("cvrpmvc"), Reviser(make_reviser_policy(**TINY), 5, 1)
+    assert GLOP(env, revisers=[reviser]).policy.subprob_solver == "reviser"
+    with pytest.raises(ConfigError, match="got 'insertion'"):
+        GLOP(env, policy_kwargs={"subprob_solver": "insertion"}, revisers=[reviser])
+    with pytest.raises(ConfigError, match="got 'ils'"):
+        get_env("tsp").solve(
+            get_env("tsp").generate(1), solver="glop", subprob_solver="ils", revisers=[reviser]
+        )
 
 
 # ---------------------------------------------------------------- partitions
@@ -247,8 +276,9 @@ def test_solver(problem: str, subprob_solver: str):
     """Valid solutions with every sub-solver, with a learned partition and without."""
     env = get_env(problem, generator_params={"num_loc": 30}, seed=0)
     instances = env.generate(2)
-    revisers = [Reviser(make_reviser_policy(**TINY).eval(), 8, 2)]
-    options = {"revisers": revisers, "subprob_solver": subprob_solver, "n_samples": 3}
+    options = {"subprob_solver": subprob_solver, "n_samples": 3}
+    if subprob_solver == "reviser":
+        options["revisers"] = [Reviser(make_reviser_policy(**TINY), 5, 2)]
     _, costs = env.solve(instances, solver="glop", **options)
     assert bool(costs.isfinite().all())
     if problem == "cvrp":

@@ -272,6 +272,14 @@ def test_bad_settings_are_refused():
         policy.sample(td, env, 2, policy.edge_weights(td), temperature=0.0)
     with pytest.raises(ConfigError, match="n_ants"):
         DeepACOPolicy(n_ants=0)
+    for n_ants in (2.5, True, {"train": "3"}):
+        with pytest.raises(ConfigError, match="a whole number"):
+            DeepACOPolicy(n_ants=n_ants)
+    with pytest.raises(UnknownNameError, match="n_ants"):
+        DeepACOPolicy(aco_kwargs={"n_ants": 3})
+    assert DeepACOPolicy(n_ants=48, aco_kwargs={"n_improved": 30}).colony.n_improved == 30
+    with pytest.raises(ConfigError, match="1 to 5 ants to improve"):
+        DeepACOPolicy(n_ants=5, aco_kwargs={"n_improved": 10})
     with pytest.raises(UnknownNameError, match="decay"):
         DeepACOPolicy(aco_kwargs={"decai": 0.9})
     with pytest.raises(UnsupportedError, match="edge embedding"):

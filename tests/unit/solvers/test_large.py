@@ -95,6 +95,22 @@ def test_asymmetric_matrices_are_refused_where_they_make_no_sense():
     assert geometries(env, td)[0].matrix is not None
 
 
+@pytest.mark.parametrize("solver", ["glop", "sweep"])
+@pytest.mark.parametrize("problem", ["tsp", "cvrp"])
+def test_matrices_need_their_coordinates_where_these_are_all_that_counts(problem, solver):
+    """Rounded distances are solved by their coordinates, others are refused."""
+    env = get_env(problem, generator_params={"num_loc": 20}, seed=0)
+    td = env.reset(env.generate(2))
+    td["cost_matrix"] = torch.cdist(td["locs"], td["locs"]).mul(100).round()
+    assert bool(env.solve(td, solver=solver)[1].isfinite().all())
+    noise = torch.rand_like(td["cost_matrix"])
+    td["cost_matrix"] = noise + noise.transpose(1, 2)
+    with pytest.raises(UnsupportedError, match="other distances than theirs; use ils"):
+        env.solve(td, solver=solver)
+    with pytest.raises(UnsupportedError, match="got a matrix only"):
+        geometries(env, td.exclude("locs"), planar=True)
+
+
 @pytest.mark.parametrize("problem", ["tsp", "cvrp"])
 def test_iterated_search_goes_on_from_a_solution(problem: str):
     env = get_env(problem, generator_params={"num_loc": 40}, seed=0)

@@ -48,8 +48,10 @@ def search_routes(
         heatmap `[B, N, N]` → `[B, T']`
     """
     from rl4co.envs.routing.cvrp.neighbor_search import improve_fleet
-    from rl4co.envs.routing.tsp.guided_search import guide_from_heatmap
+    from rl4co.envs.routing.tsp.guided_search import check_unguided, guide_from_heatmap
 
+    if heatmap is None:
+        check_unguided(options)
     if matrix is None and locs is not None:
         guide = None if heatmap is None else guide_from_heatmap(heatmap)
         return improve_fleet(locs, demand, capacity, actions, guide=guide, **options)

@@ -29,6 +29,7 @@ from rl4co.envs.routing.cvrp.fleet import (
 from rl4co.envs.routing.cvrp.local_search import check_loads, check_visits, to_routes
 from rl4co.envs.routing.cvrp.moves import improve_customer
 from rl4co.envs.routing.cvrp.swap_star import best_swap_star
+from rl4co.envs.routing.tsp.guided_search import check_guide
 from rl4co.envs.routing.tsp.neighbor_search import UNLIMITED, Ints
 from rl4co.kernels import compiled, run_in_chunks
 
@@ -43,7 +44,7 @@ def improve_fleet(
     num_neighbors: int = NUM_NEIGHBORS,
     swap_star: bool = True,
     guide: np.ndarray | None = None,
-    rounds: int = 0,
+    rounds: int = 10,
     perturbations: int = 20,
     threads: int = 1,
 ) -> Ints:
@@ -64,7 +65,8 @@ def improve_fleet(
         swap_star: Whether SWAP* is among the moves.
         guide: Lengths as a heatmap measures them, for perturbations; see
             :func:`rl4co.envs.routing.tsp.guided_search.guide_from_heatmap`.
-        rounds: Perturbations by the guide, each followed by a search; the best solution counts.
+        rounds: Perturbations by the guide, if there is one, each followed by a search; the best
+            solution counts.
         perturbations: Most moves of a perturbation.
         threads: Threads that share the solutions.
 
@@ -96,6 +98,8 @@ def improve_fleet(
         raise InvalidInstanceError("expected finite coordinates, got NaN or infinity")
     if max_iterations is not None and max_iterations < 0:
         raise ConfigError(f"expected max_iterations of at least 0, got {max_iterations}")
+    if guide is not None:
+        check_guide(guide, batch, size, rounds, perturbations)
     routes = to_routes(actions)  # [S * B, L]
     check_visits(routes, size)
     instance = np.arange(len(actions)) % batch
@@ -112,7 +116,7 @@ def improve_fleet(
             fleet = make_fleet(locs[b], demand[b], limit[b], lists[b], routes[row])
             improve_all(fleet, budget, swap_star)
             best = visits_of(fleet)
-            if guide is not None and rounds > 0:
+            if guide is not None:
                 best = _guided(fleet, guide[b], best, rounds, perturbations, budget, swap_star)
             improved[row] = best
 

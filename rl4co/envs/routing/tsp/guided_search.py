@@ -8,6 +8,9 @@ the best 2-opt move among all pairs each time (`exhaustive`).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 
 from rl4co.core.errors import ConfigError
@@ -54,6 +57,27 @@ def guide_from_heatmap(heatmap: np.ndarray) -> np.ndarray:
     return np.float32(1.0) / (weights / highest + np.float32(PRUNED_WEIGHT))
 
 
+def check_guide(guide: np.ndarray, batch: int, size: int, rounds: int, perturbations: int) -> None:
+    """Raises for a guide that is not `[B, N, N]`, and for numbers below zero."""
+    if guide.shape != (batch, size, size):
+        raise ConfigError(
+            f"expected a guide of shape {[batch, size, size]}, got {list(guide.shape)}"
+        )
+    if min(rounds, perturbations) < 0:
+        raise ConfigError(
+            f"expected rounds and perturbations of at least 0, got {rounds} and {perturbations}"
+        )
+
+
+def check_unguided(options: Mapping[str, Any]) -> None:
+    """Raises for options that mean nothing without a heatmap."""
+    for name in ("rounds", "perturbations"):
+        if name in options:
+            raise ConfigError(
+                f"expected a heatmap to guide perturbations, got {name}={options[name]!r} and none"
+            )
+
+
 def guided_search(
     locs: np.ndarray,
     tours: np.ndarray,
@@ -83,14 +107,7 @@ def guided_search(
     """
     result = checked_tours(locs, tours)
     batch, size = locs.shape[:2]
-    if guide.shape != (batch, size, size):
-        raise ConfigError(
-            f"expected a guide of shape {[batch, size, size]}, got {list(guide.shape)}"
-        )
-    if min(rounds, perturbations) < 0:
-        raise ConfigError(
-            f"expected rounds and perturbations of at least 0, got {rounds} and {perturbations}"
-        )
+    check_guide(guide, batch, size, rounds, perturbations)
     if size < 5:
         return result
     budget = UNLIMITED if max_iterations is None else max_iterations

@@ -52,9 +52,15 @@ def search_tours(
     Shapes:
         locs `[B, N, 2]`, matrix `[B, N, N]`, tours `[S * B, N]`, heatmap `[B, N, N]` → `[S * B, N]`
     """
-    from rl4co.envs.routing.tsp.guided_search import guide_from_heatmap, guided_search
+    from rl4co.envs.routing.tsp.guided_search import (
+        check_unguided,
+        guide_from_heatmap,
+        guided_search,
+    )
     from rl4co.envs.routing.tsp.neighbor_search import improve_tours
 
+    if heatmap is None:
+        check_unguided(options)
     if matrix is not None or locs is None:
         if heatmap is not None:
             raise UnsupportedError(

@@ -85,7 +85,10 @@ class DeepACOPolicy(NARGNNPolicy):
         self.val_decode_type, self.test_decode_type = decode_types.values()
         self.n_ants = _by_phase("n_ants", n_ants, {"train": 30, "val": 20, "test": 48})
         self.n_iterations = _by_phase("n_iterations", n_iterations, {"val": 1, "test": 10})
-        self.colony = ColonyConfig(**{"rule": rule, **_colony_settings(aco_kwargs or {})})
+        # The fewest ants of any search, so that no setting asks for more than there are.
+        fewest = min(self.n_ants["val"], self.n_ants["test"])
+        settings = {"rule": rule, **_colony_settings(aco_kwargs or {})}
+        self.colony = ColonyConfig(n_ants=fewest, **settings)
 
     def forward(  # type: ignore[override]
         self,
@@ -180,7 +183,8 @@ def _colony_settings(given: Mapping[str, Any]) -> dict[str, Any]:
         settings["guided_rounds"] = rounds
     if "local_search_params" in settings:
         settings["local_search_kwargs"] = settings.pop("local_search_params")
-    known = [field.name for field in dataclasses.fields(ColonyConfig)]
+    # The number of ants depends on the phase: it is an argument of the policy.
+    known = [field.name for field in dataclasses.fields(ColonyConfig) if field.name != "n_ants"]
     for name in settings:
         if name not in known:
             raise UnknownNameError("setting of the ant colony", name, known)
@@ -191,11 +195,13 @@ def _by_phase(
     name: str, given: int | Mapping[str, int] | None, defaults: Mapping[str, int]
 ) -> dict[str, int]:
     """A number for each phase."""
-    if isinstance(given, int):
+    if given is not None and not isinstance(given, Mapping):
         given = dict.fromkeys(_PHASES, given)
     for phase, value in (given or {}).items():
         if phase not in _PHASES:
             raise UnknownNameError(f"phase in {name}", phase, _PHASES)
-        if value < 1:
-            raise ConfigError(f"expected {name} of at least 1, got {value} for {phase}")
+        if type(value) is not int or value < 1:
+            raise ConfigError(
+                f"expected {name} of at least 1, a whole number, got {value!r} for {phase}"
+            )
     return {**defaults, **(given or {})}

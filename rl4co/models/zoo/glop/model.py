@@ -32,7 +32,7 @@ class GLOP(REINFORCE):
         policy: Policy (default: :class:`GLOPPolicy`).
         policy_kwargs: Arguments of the default policy.
         baseline: Only "shared" makes sense.
-        revisers: Revisers for the sub-solver "reviser".
+        revisers: Revisers for the sub-solver "reviser", which is the default if there are some.
         kwargs: See :class:`REINFORCE`.
     """
 
@@ -54,9 +54,17 @@ class GLOP(REINFORCE):
         if baseline != "shared":
             raise ConfigError(f"expected baseline 'shared' for GLOP, got {baseline!r}")
         check_revisers(revisers)
+        if revisers and policy is None:
+            policy_kwargs = {"subprob_solver": "reviser", **(policy_kwargs or {})}
         policy = self.default_policy(GLOPPolicy, env, policy, policy_kwargs)
         super().__init__(env, policy, baseline, **kwargs)
         if revisers:
+            used = getattr(self.policy, "subprob_solver", None)
+            if used != "reviser":
+                raise ConfigError(
+                    f"expected a policy with subprob_solver 'reviser' for revisers, got {used!r}, "
+                    "which has no use for them"
+                )
             self.policy.revisers = tuple(revisers)  # type: ignore[assignment]
 
     def shared_step(

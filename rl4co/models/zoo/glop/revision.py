@@ -5,6 +5,8 @@ Paper: Ye et al. (2024), https://arxiv.org/abs/2312.08224, algorithm 1.
 
 from __future__ import annotations
 
+import warnings
+
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -17,6 +19,7 @@ from torch import Tensor, nn
 from rl4co.core.errors import ConfigError
 from rl4co.core.ops import get_open_tour_length
 from rl4co.envs.routing.shpp.env import SHPPEnv
+from rl4co.models.policies.modes import evaluating
 
 #: Pieces solved in one call of a reviser, between two looks at the clock.
 PIECES_AT_ONCE = 512
@@ -44,7 +47,13 @@ def check_revisers(revisers: Sequence[Reviser]) -> None:
                 f"expected Reviser(policy, size, iterations), got {type(reviser).__name__}; say "
                 "how large the pieces are that it solves, and how often"
             )
-        if reviser.size < 4 or reviser.iterations < 1:
+        if not isinstance(reviser.policy, nn.Module):
+            raise ConfigError(
+                f"expected a policy as reviser, got {reviser.policy!r}; make one with "
+                "make_reviser_policy() and train it, or load one"
+            )
+        numbers = (reviser.size, reviser.iterations)
+        if any(type(number) is not int for number in numbers) or reviser.size < 4 or numbers[1] < 1:
             raise ConfigError(
                 "expected revisers of at least 4 nodes with at least 1 iteration, got "
                 f"{reviser.size} nodes and {reviser.iterations} iterations"
@@ -146,12 +155,20 @@ def revise_tours(
         New orders of each tour's nodes, `[N]`.
     """
     check_revisers(revisers)
+    longest = max(map(len, points), default=0)
+    if longest and all(reviser.size > longest for reviser in revisers):
+        warnings.warn(
+            f"expected a reviser of at most {longest} nodes, as many as the longest tour has, got "
+            f"{[reviser.size for reviser in revisers]}: nothing is revised",
+            stacklevel=2,
+        )
     orders = [np.arange(len(tour)) for tour in points]
-    for reviser in revisers:
-        shift = max(1, reviser.size // reviser.iterations)
-        for _ in range(reviser.iterations):
-            orders = [np.roll(order, -shift) if len(order) else order for order in orders]
-            _revise_once(points, orders, reviser, reflect, is_over)
+    with evaluating(*(reviser.policy for reviser in revisers)):
+        for reviser in revisers:
+            shift = max(1, reviser.size // reviser.iterations)
+            for _ in range(reviser.iterations):
+                orders = [np.roll(order, -shift) if len(order) else order for order in orders]
+                _revise_once(points, orders, reviser, reflect, is_over)
     return orders
 
 

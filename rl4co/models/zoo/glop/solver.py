@@ -22,6 +22,7 @@ from rl4co.core.rng import derive_generator
 from rl4co.envs.base import RL4COEnvBase
 from rl4co.envs.routing.cvrp.sweep import join_routes, sweep_partition
 from rl4co.envs.routing.cvrpmvc.env import CVRPMVCEnv
+from rl4co.models.policies.modes import evaluating
 from rl4co.models.policies.pretrained import load_pretrained
 from rl4co.models.zoo.glop.adapter import (
     Budget,
@@ -77,14 +78,20 @@ def glop(
     if isinstance(policy, str | Path):
         policy = load_pretrained(policy)
     check_revisers(revisers)
-    solver = make_tour_solver(subprob_solver or ("reviser" if revisers else "ils"), revisers)
-    instances = geometries(env, td, symmetric=True)
+    subprob_solver = subprob_solver or ("reviser" if revisers else "ils")
+    if revisers and subprob_solver != "reviser":
+        raise ConfigError(
+            f"expected subprob_solver 'reviser' for revisers, got {subprob_solver!r}, which has no "
+            "use for them; drop one of them"
+        )
+    solver = make_tour_solver(subprob_solver, revisers)
+    instances = geometries(env, td, symmetric=True, planar=True)
     if policy is not None and instances[0].demand is None:
         raise ConfigError(
             f"expected no partition policy for {env.name}, whose solution is one tour, got "
             f"{type(policy).__name__}; drop it"
         )
-    partitions = _learned_partitions(policy, td, n_samples, seed) if policy is not None else None
+    networks = [reviser.policy for reviser in revisers] + ([] if policy is None else [policy])
 
     def solve(job: tuple[int, Geometry], note: Note) -> np.ndarray:
         number, geometry = job
@@ -104,7 +111,9 @@ def glop(
 
     description = f"GLOP ({env.name})"
     jobs = list(enumerate(instances))
-    found = map_in_threads(solve, jobs, num_procs, description=description, progress=progress)
+    with evaluating(*networks):
+        partitions = None if policy is None else _learned_partitions(policy, td, n_samples, seed)
+        found = map_in_threads(solve, jobs, num_procs, description=description, progress=progress)
     return as_actions(found, td)
 
 
