@@ -51,8 +51,8 @@ def solve(
     max_runtime: Annotated[
         float | None,
         typer.Option(
-            help="Seconds per instance for everything: solver (default: 10) or search, --improve, "
-            "--polish."
+            help="Seconds per instance of a solver (default: 10) or a --search, with the --improve "
+            "and --polish behind it."
         ),
     ] = None,
     model: Annotated[

@@ -79,6 +79,8 @@ class ImprovementEnvBase(RL4COEnvBase):
     constructive_cls: ClassVar[type[RL4COEnvBase]]
     #: What kind of moves it makes; policies are made for one kind.
     moves: str
+    #: Names of the keys that :meth:`_init_memory` gives.
+    memory: ClassVar[tuple[str, ...]] = ()
     #: How solutions begin, unless `reset` is told otherwise.
     initial: str = "random"
 
@@ -189,11 +191,7 @@ class ImprovementEnvBase(RL4COEnvBase):
     def step(self, td: TensorDictBase) -> Any:
         """Makes the move `td["action"]`; the new state is under `"next"`. `td` is not modified."""
         if not self._torchrl_mode:
-            action = td.get("action", None)
-            self._check_move_shape(td, action)
-            if self._looks_at(action):
-                state = dict(td.items())
-                self._refuse_forbidden(state, self.read_action(state, action))
+            self.check_moves(td, td.get("action", None))
             return {"next": self._step(td)}
         return super(RL4COEnvBase, self).step(td)
 
@@ -227,6 +225,12 @@ class ImprovementEnvBase(RL4COEnvBase):
             "action": action,
             **self._remember(state, move),
         }
+
+    def _after(self, state: State, action: Tensor) -> Tensor:
+        """Positions `[*B, N]` after a move, for pictures of it; forbidden ones are refused."""
+        move = self.read_action(state, action)
+        self._refuse_forbidden(state, move)
+        return self._move(state, move)
 
     def read_action(self, state: State, action: Tensor) -> Tensor:
         """The numbers of a move that count `[*B, A]`, as int64."""
@@ -326,7 +330,7 @@ class ImprovementEnvBase(RL4COEnvBase):
                 f"or from a policy, got {type(initial).__name__}"
             )
         if not isinstance(initial, str):
-            out = initial(env.reset(instance), env, phase="test")
+            out = _construct_with(initial, env, instance)
             tour = tour_from_visits(out["actions"], num_nodes)
             self._check_successors(state, successors_from_tour(tour))
             return order_from_tour(tour)
@@ -336,6 +340,13 @@ class ImprovementEnvBase(RL4COEnvBase):
         return order_from_tour(tour_from_visits(visits, num_nodes))
 
     # ---------------------------------------------------------------- checks of moves
+
+    def check_moves(self, td: TensorDictBase, action: Tensor | None) -> None:
+        """Raises for what is no move `[*B, A]` and, where a look costs little, forbidden ones."""
+        self._check_move_shape(td, action)
+        if action is not None and (self.check_action or self._looks_at(action)):
+            state = dict(td.items())
+            self._refuse_forbidden(state, self.read_action(state, action))
 
     def _check_move_shape(self, td: TensorDictBase, action: Tensor | None) -> None:
         width = td["last_action"].shape[-1]
@@ -407,6 +418,22 @@ class ImprovementEnvBase(RL4COEnvBase):
 
     def _action_numbers(self, td: TensorDictBase) -> tuple[int, ...]:
         return self.action_sizes(td["visited_time"].shape[-1])
+
+
+def _construct_with(
+    policy: Callable[..., Mapping[str, Any]], env: RL4COEnvBase, instance: TensorDictBase
+) -> Mapping[str, Any]:
+    """What a constructive policy gives; one of another problem says so if it fails."""
+    try:
+        return policy(env.reset(instance), env, phase="test")
+    except (RuntimeError, LookupError) as error:
+        name = getattr(getattr(policy, "func", policy), "env_name", env.name)
+        if name == env.name:
+            raise
+        raise UnsupportedError(
+            f"expected a policy for {env.name} to construct first solutions, got one for {name}, "
+            f"which failed: {error}"
+        ) from error
 
 
 def is_improvement(env: object) -> bool:

@@ -37,6 +37,7 @@ Augmentation = Literal["dihedral8", "random", "dynamic"]
 #: Steps without gain after which dynamic augmentation turns a copy.
 PATIENCE = 10
 _NUM_SYMMETRIES = 8
+_DECODING = ("decode_type", "temperature", "top_k", "top_p", "tanh_clipping")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -103,12 +104,17 @@ def improve(
             Default: that of the method, see `policy.inference`.
         restart_after: Steps without gain after which an instance goes on from its best solution; 0:
             never. Default: that of the method.
-        seed: Seed of all randomness.
+        seed: Seed of all randomness. Moves are drawn for all instances together, so what comes of
+            an instance depends on how many there are.
         progress: Whether to show a progress bar with the mean of the best costs.
         stop: Asked before every step whether to end.
-        decoding: Further arguments of the policy (`temperature`, `decode_type`, ...).
+        decoding: `decode_type`, `temperature`, `top_k`, `top_p`, `tanh_clipping` of the policy.
     """
+    _check_policy(policy)
     _check_limits(steps, seconds, num_augment, restart_after)
+    for name in decoding:
+        if name not in _DECODING:
+            raise UnknownNameError("argument of decoding", name, _DECODING)
     chosen = policy.environment(env)
     augment = augment or policy.inference.get("augment", "dihedral8")
     if augment not in get_args(Augmentation):
@@ -245,6 +251,14 @@ def _rows(state: State, count: int) -> State:
     return {key: value[:count] for key, value in state.items()}
 
 
+def _check_policy(policy: Any) -> None:
+    if isinstance(policy, ImprovementPolicy):
+        return
+    inner = isinstance(getattr(policy, "policy", None), ImprovementPolicy)
+    advice = "pass its .policy" if inner else "policies that construct solutions go to evaluate"
+    raise ConfigError(f"expected an improvement policy, got {type(policy).__name__}; {advice}")
+
+
 def _check_limits(
     steps: int | None, seconds: float | None, num_augment: int, restart_after: int | None
 ) -> None:
@@ -252,8 +266,8 @@ def _check_limits(
         raise ConfigError("expected a limit, got neither steps nor seconds; give one of them")
     if steps is not None and (isinstance(steps, bool) or not isinstance(steps, int) or steps < 1):
         raise ConfigError(f"expected steps to be an integer of at least 1, got {steps!r}")
-    if seconds is not None and not seconds > 0:
-        raise ConfigError(f"expected a positive number of seconds, got {seconds:g}")
+    if seconds is not None and not (isinstance(seconds, int | float) and seconds > 0):
+        raise ConfigError(f"expected a positive number of seconds, got {seconds!r}")
     if type(num_augment) is not int or num_augment < 1:
         raise ConfigError(f"expected num_augment to be an integer from 1 on, got {num_augment!r}")
     if restart_after is not None and (type(restart_after) is not int or restart_after < 0):

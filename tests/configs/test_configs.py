@@ -276,6 +276,9 @@ def test_settings_of_improvement():
         small = load_config([f"experiment=improvement/{method}-20"])
         assert small.env.generator_params.num_loc == 20
         assert small.model.T_train == 200
+        original = load_config([f"experiment=improvement/{method}-original-20"])
+        for name in ("max_grad_norm", "CL_scalar"):
+            assert original.model[name] == small.model[name]
     original = load_config(["experiment=improvement/n2s-original"]).model
     assert (original.n_step, original.T_train, original.batch_size) == (5, 250, 600)
 

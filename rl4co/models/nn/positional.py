@@ -46,7 +46,9 @@ def cyclic_encoding(num_nodes: int, embed_dim: int) -> NDArray[np.float32]:
         angle = 2 * math.pi / wavelength * np.abs(z % (2 * wavelength) - wavelength) + phase
         table[:, i] = np.cos(angle) if i % 2 else np.sin(angle)
     pooled = np.mean([np.roll(table, shift, axis=0) for shift in range(-2, 3)], axis=0)
-    return (pooled - table.mean(0)).astype(np.float32)
+    encoding: NDArray[np.float32] = (pooled - table.mean(0)).astype(np.float32)
+    encoding.setflags(write=False)  # it is shared by all who ask
+    return encoding
 
 
 class CyclicPositionalEncoding(nn.Module):
@@ -68,7 +70,7 @@ class CyclicPositionalEncoding(nn.Module):
     def table(self, like: Tensor, num_nodes: int) -> Tensor:
         """Vectors of positions 0 ... N-1 `[N, D]`, on the device and in the dtype of a tensor."""
         table = cyclic_encoding(num_nodes, self.embed_dim)
-        return torch.from_numpy(table).to(like)
+        return torch.tensor(table, dtype=like.dtype, device=like.device)
 
     def forward(self, order: Tensor, like: Tensor) -> Tensor:
         """Vectors of given positions, on the device and in the dtype of `like`."""

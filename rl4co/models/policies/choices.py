@@ -101,4 +101,5 @@ class Choices:
         cumulated = log_probs.detach().exp().cumsum(-1)  # [B, M]
         # A bit less than one, so that the last alternative, if impossible, is never met.
         share = self.uniform[:, self.count : self.count + 1] * (1 - 2**-22)  # [B, 1]
-        return torch.searchsorted(cumulated, share * cumulated[:, -1:], right=True).squeeze(-1)
+        index = torch.searchsorted(cumulated, share * cumulated[:, -1:], right=True).squeeze(-1)
+        return index.clamp_max(log_probs.shape[-1] - 1)  # NaN is beyond all; it is found later

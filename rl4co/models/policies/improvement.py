@@ -22,7 +22,7 @@ from rl4co.envs.base import RL4COEnvBase
 from rl4co.envs.hooks import State
 from rl4co.envs.improvement import ImprovementEnvBase
 from rl4co.models.policies.choices import ChoiceRule, Choices
-from rl4co.models.policies.entry import match_precision
+from rl4co.models.policies.entry import in_own_precision, match_precision
 from rl4co.models.policies.pretrained import PretrainedMixin
 
 _PHASES = ("train", "val", "test")
@@ -123,6 +123,7 @@ class ImprovementPolicy(PretrainedMixin, nn.Module):
 
     # ---------------------------------------------------------------- one move
 
+    @in_own_precision
     def forward(
         self,
         td: TensorDictBase,
@@ -167,7 +168,10 @@ class ImprovementPolicy(PretrainedMixin, nn.Module):
         rule = self._rule(phase, decode_type, decoding)
         state = dict(match_precision(td, self).items())
         _check_state(state, chosen_env)
-        given = None if actions is None else chosen_env.read_action(state, actions)
+        given = None
+        if actions is not None:
+            chosen_env.check_moves(td, actions)
+            given = chosen_env.read_action(state, actions)
         uniform = None
         if given is None and rule.decode_type == "sampling":
             source = td.device or state["locs"].device
@@ -196,6 +200,7 @@ class ImprovementPolicy(PretrainedMixin, nn.Module):
         """Log-likelihood and entropy of given moves `[B, A]`; see :meth:`forward`."""
         return self(td, env, phase, actions=actions, return_entropy=True, return_value=return_value)
 
+    @in_own_precision
     def value(self, td: TensorDictBase) -> Tensor:
         """Values of states `[B]`: the discounted gains to come, as the critic estimates them."""
         state = dict(match_precision(td, self).items())
@@ -297,8 +302,25 @@ class ImprovementPolicy(PretrainedMixin, nn.Module):
         )
 
 
+def refuse_beside_encoder(encoder: nn.Module | None, **parts: object) -> None:
+    """Raises for arguments of the method's own encoder beside another one: they have no effect."""
+    for name, value in parts.items():
+        if encoder is not None and value is not None:
+            raise ConfigError(
+                f"expected no {name} beside an encoder, which is not made of it, got {value!r}; "
+                "give it to the encoder"
+            )
+
+
 def _check_state(state: State, env: ImprovementEnvBase) -> None:
-    """Raises for a state of another environment, by the numbers of its last move."""
+    """Raises for a state of another environment, by its last move and its keys."""
+    others = {key for cls in ImprovementEnvBase.__subclasses__() for key in cls.memory}
+    wrong = [key for key in others if (key in state) != (key in env.memory)]
+    if wrong:
+        raise ConfigError(
+            f"expected a state of {env.name}, got one {'with' if wrong[0] in state else 'without'} "
+            f"{wrong[0]!r}; pass the environment that made the state"
+        )
     last = state.get("last_action")
     width = len(env.action_sizes(state["locs"].shape[-2]))
     if last is None or last.shape[-1] != width:

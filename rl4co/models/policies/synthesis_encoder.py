@@ -18,6 +18,7 @@ from rl4co.models.policies.improvement import (
     ImprovementDecoder,
     ImprovementEncoder,
     ImprovementPolicy,
+    refuse_beside_encoder,
 )
 
 
@@ -101,6 +102,10 @@ class SynthesisPolicy(ImprovementPolicy):
         pos_embedding: CyclicPositionalEncoding | None = None,
         **kwargs: Any,
     ) -> None:
+        refuse_beside_encoder(
+            encoder, feedforward_hidden=feedforward_hidden, init_embedding=init_embedding,
+            pos_embedding=pos_embedding,
+        )  # fmt: skip
         if encoder is None:
             width = feedforward_hidden or embed_dim
             encoder = SynthesisEncoder(

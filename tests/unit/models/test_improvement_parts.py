@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 
 import numpy as np
@@ -10,7 +11,13 @@ import torch
 
 from torch import nn
 
-from rl4co.core.errors import ConfigError, UnknownNameError, UnsupportedError
+from rl4co.core.errors import (
+    ConfigError,
+    InvalidActionError,
+    NotFiniteError,
+    UnknownNameError,
+    UnsupportedError,
+)
 from rl4co.core.rng import derive_generator
 from rl4co.envs import PDPRuinRepairEnv, TSPkoptEnv
 from rl4co.models import DACTPolicy, ImprovementEncoder, N2SPolicy, NeuOptPolicy
@@ -36,9 +43,11 @@ def test_cyclic_encoding():
     order = torch.tensor([[3, 0, 2, 1]])
     out = encoding(order, torch.zeros(1, dtype=torch.float64))
     assert out.dtype == torch.float64
-    torch.testing.assert_close(out[0].float(), torch.from_numpy(cyclic_encoding(4, 64))[order[0]])
+    torch.testing.assert_close(out[0].float(), torch.tensor(cyclic_encoding(4, 64))[order[0]])
     with pytest.raises(ConfigError, match="embed_dim >= 2"):
         cyclic_encoding(4, 1)
+    encoding.table(out.float(), 4).zero_()
+    assert np.abs(cyclic_encoding(4, 64)).max() > 0, "what is handed out is a copy"
 
 
 def test_whole_norm_by_hand():
@@ -189,9 +198,42 @@ def test_parts_can_be_exchanged(policy_cls, env, dim):
             self.calls += 1
             return self.linear(2 * state["locs"])
 
+    with pytest.raises(ConfigError, match="no init_embedding beside an encoder"):
+        policy_cls(encoder=Plain(dim), init_embedding=Doubled(), **TINY)
     embedding = Doubled()
     policy_cls(init_embedding=embedding, **TINY).eval()(env.reset(batch_size=3), env)
     assert embedding.calls == 1
+
+
+@pytest.mark.parametrize(
+    ("policy_cls", "env", "bad"),
+    [
+        (DACTPolicy, TSPkoptEnv(), [[3, 25], [3, -1], [1, 2, 3]]),
+        (NeuOptPolicy, TSPkoptEnv(k_max=4), [[3, 25, 1, 2], [1, 2]]),
+        (N2SPolicy, PDPRuinRepairEnv(), [[3, 2, 30], [10, 1, 2]]),
+    ],
+)
+def test_given_moves_are_checked_and_nan_is_named(policy_cls, env, bad):
+    """Elsewhere numbers beyond the last node would be read as other moves."""
+    policy, td = policy_cls(**TINY).eval(), env.reset(batch_size=2)
+    for move in bad:
+        with pytest.raises(InvalidActionError):
+            policy(td, env, phase="test", actions=torch.tensor([move] * 2))
+    allowed = policy(td, env, phase="test")["actions"]
+    with pytest.raises(InvalidActionError, match="integer action"):
+        policy(td, env, phase="test", actions=allowed + 0.5)
+    with pytest.raises(InvalidActionError, match=r"shape \[2, "):
+        policy(td, env, phase="test", actions=allowed[:1])
+    half = copy.deepcopy(policy).to(torch.bfloat16)(td, env, phase="test", actions=allowed)
+    exact = policy(td, env, phase="test", actions=allowed)
+    torch.testing.assert_close(
+        half["log_likelihood"].float(), exact["log_likelihood"], rtol=0.05, atol=0.05
+    )
+    for weight in policy.parameters():
+        weight.data.fill_(torch.nan)
+    for decode_type in ("greedy", "sampling"):
+        with pytest.raises(NotFiniteError, match="got NaN"):
+            policy(td, env, phase="test", decode_type=decode_type)
 
 
 def test_cauchy_scores_change_the_policy():

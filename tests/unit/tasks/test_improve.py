@@ -18,6 +18,7 @@ from rl4co.core.errors import ConfigError, InvalidSolutionError, UnknownNameErro
 from rl4co.core.rng import derive_generator
 from rl4co.envs import PDPRuinRepairEnv, TSPEnv, TSPkoptEnv
 from rl4co.models import (
+    DACT,
     AttentionModelPolicy,
     DACTPolicy,
     HeterogeneousAttentionModelPolicy,
@@ -210,19 +211,31 @@ def test_bad_input():
     for steps in (0, -1, 1.5, True):
         with pytest.raises(ConfigError, match="steps to be an integer of at least 1"):
             improve(policy, env, instances, steps=steps)
-    with pytest.raises(ConfigError, match="positive number of seconds"):
-        improve(policy, env, instances, seconds=0)
+    for seconds in (0, "3"):
+        with pytest.raises(ConfigError, match="positive number of seconds"):
+            improve(policy, env, instances, seconds=seconds)
+    with pytest.raises(ConfigError, match=r"got DACT; pass its \.policy"):
+        improve(DACT(env, policy), env, instances, steps=1)
+    constructor = AttentionModelPolicy(env_name="pdp", **TINY)
+    with pytest.raises(ConfigError, match="expected an improvement policy, got Att"):
+        improve(constructor, env, instances, steps=1)
+    with pytest.raises(UnsupportedError, match="got one for pdp"):
+        improve(policy, env, instances, steps=1, initial=constructor)
     for count in (0, 1.5):
         with pytest.raises(ConfigError, match="num_augment"):
             improve(policy, env, instances, steps=1, num_augment=count)
     with pytest.raises(ConfigError, match="restart_after"):
         improve(policy, env, instances, steps=1, restart_after=-1)
-    with pytest.raises(ConfigError, match="a state of tsp_kopt"):
-        policy(make("n2s")[1].reset(make("n2s")[2]), env)
+    orders = make("n2s")[1].reset(make("n2s")[2])
+    with pytest.raises(ConfigError, match="a state of tsp_kopt, got one with 'action_record'"):
+        make("neuopt")[0](orders, TSPkoptEnv(k_max=3))
+    with pytest.raises(ConfigError, match="got one without 'action_record'"):
+        make("n2s")[0](env.reset(instances), make("n2s")[1])
+    for name, value in (("temperatur", 2.0), ("phase", "train"), ("actions", None)):
+        with pytest.raises(UnknownNameError, match="temperature"):
+            improve(policy, env, instances, steps=1, **{name: value})
     with pytest.raises(UnknownNameError, match="no augmentation 'dihedral'"):
         improve(policy, env, instances, steps=1, augment="dihedral")
-    with pytest.raises(UnknownNameError, match="temperature"):
-        improve(policy, env, instances, steps=1, temperatur=2.0)
     with pytest.raises(InvalidSolutionError, match="closed tour"):
         improve(policy, env, instances, steps=1, initial=torch.zeros(BATCH, 8, dtype=torch.int64))
     with pytest.raises(UnsupportedError, match="'ruin_repair'"):

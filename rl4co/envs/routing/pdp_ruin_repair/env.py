@@ -61,6 +61,7 @@ class PDPRuinRepairEnv(ImprovementEnvBase):
     generator_cls = PDPGenerator
     constructive_cls = PDPEnv
     moves = "ruin_repair"
+    memory = ("action_record",)
     instance_shapes = {"locs": "n 2", "depot": "2"}
     optional_shapes = {"cost_matrix": "n+1 n+1"}
 
@@ -139,5 +140,5 @@ class PDPRuinRepairEnv(ImprovementEnvBase):
     def _render(self, state: State, actions: Tensor | None, **options: Any) -> Any:
         from rl4co.envs.routing.pdp_ruin_repair.render import render
 
-        after = None if actions is None else self._move(state, self.read_action(state, actions))
+        after = None if actions is None else self._after(state, actions)
         return render(state, after, **options)

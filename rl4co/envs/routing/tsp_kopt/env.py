@@ -178,7 +178,7 @@ class TSPkoptEnv(ImprovementEnvBase):
     def _render(self, state: State, actions: Tensor | None, **options: Any) -> Any:
         from rl4co.envs.routing.tsp_kopt.render import render
 
-        after = None if actions is None else self._move(state, self.read_action(state, actions))
+        after = None if actions is None else self._after(state, actions)
         return render(state, after, **options)
 
 

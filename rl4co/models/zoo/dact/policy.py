@@ -23,6 +23,7 @@ from rl4co.models.policies.improvement import (
     ImprovementDecoder,
     ImprovementEncoder,
     ImprovementPolicy,
+    refuse_beside_encoder,
 )
 
 
@@ -159,6 +160,10 @@ class DACTPolicy(ImprovementPolicy):
         pos_embedding: nn.Module | None = None,
         **kwargs: Any,
     ) -> None:
+        refuse_beside_encoder(
+            encoder, feedforward_hidden=feedforward_hidden, init_embedding=init_embedding,
+            pos_embedding=pos_embedding,
+        )  # fmt: skip
         if critic is True:
             critic = SolutionCritic(
                 2 * embed_dim, num_heads=6, pooled_dim=2 * embed_dim, bias=False,

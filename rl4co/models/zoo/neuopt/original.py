@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from rl4co.envs.routing.tsp_kopt.env import TSPkoptEnv
 from rl4co.models.policies.original_weights import (
     Renaming,
     count_layers,
@@ -28,6 +29,7 @@ def load_original_weights(source: str | Path | Mapping[str, Any], k_max: int = 4
             critic is wanted, behind `critic.`.
         k_max: Cuts of a move in the policy's own environment; the weights do not depend on it.
     """
+    TSPkoptEnv(k_max=k_max)  # refuses impossible numbers
     actor, critic = read_original(source, "NeuOpt")
     require(actor, "decoder.linear_V1", "NeuOpt")
     query = require(actor, "encoder.0.MHA_sublayer.MHA.W_query", "NeuOpt")

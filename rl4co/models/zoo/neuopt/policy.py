@@ -91,10 +91,12 @@ class NeuOptPolicy(SynthesisPolicy):
         env_params: Mapping[str, Any] | None = None,
         **kwargs: Any,
     ) -> None:
+        if init_embedding is None and kwargs.get("encoder") is None:
+            init_embedding = CoordinateNetwork(embed_dim)
         super().__init__(
             decoder or NeuOptDecoder(embed_dim),
             embed_dim=embed_dim,
-            init_embedding=init_embedding or CoordinateNetwork(embed_dim),
+            init_embedding=init_embedding,
             dropout=dropout,
             env_params={"k_max": 4} if env_params is None else env_params,
             **kwargs,
