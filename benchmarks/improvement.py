@@ -83,10 +83,6 @@ STARTS: dict[str, dict[str, Any]] = {
 }
 
 
-#: Improvement methods that are also trained in one run with the constructive policy.
-TOGETHER = ("neuopt", "n2s")
-
-
 def make_env(method: Method, size: int) -> Any:
     """Environment of a method."""
     return get_env(method.env, generator_params={"num_loc": size}, **method.env_params)
@@ -163,7 +159,7 @@ def run(problem: str, arguments: argparse.Namespace, console: Console) -> dict[s
         for start in STARTS:
             constructed = functools.partial(first, **STARTS[start])
             runs[f"{title} ({start}) + {method.title}"] = (policy, constructed)
-        if name in TOGETHER:
+        if name in arguments.together:
             constructor, improver = prepare_together(name, arguments, console)
             constructed = functools.partial(constructor, **STARTS["best"])
             runs[f"{title} (best) + {method.title}, trained together"] = (improver, constructed)
@@ -221,10 +217,11 @@ def markdown(result: dict[str, Any]) -> str:
                  f"{entry['primal_integral']:.2f} %"]
             )  # fmt: skip
         problem = f"{row['problem'].upper()}{settings['size']}"
+        has_joint = any("together" in name for name in row["curves"])
         text = (
             f"Mean gap to {SOLVERS[row['problem']]} of {settings['instances']} instances after "
-            f"some steps; policies trained for {settings['minutes']:g} minutes each, or two in one "
-            "run of twice as long."
+            f"some steps; policies trained for {settings['minutes']:g} minutes each"
+            f"{', or two in one run of twice as long' if has_joint else ''}."
         )
         blocks += [f"### Construction and improvement: {problem}", text,
                    report.markdown_table(header, table),
@@ -262,6 +259,8 @@ def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
     add = parser.add_argument
     add("--problems", nargs="+", choices=list(SOLVERS), default=list(SOLVERS))
     add("--size", type=int, default=20, help="nodes of an instance")
+    add("--together", nargs="*", choices=["dact", "neuopt", "n2s"], default=["neuopt", "n2s"],
+        help="methods that are also trained in one run with the constructive policy")  # fmt: skip
     add("--minutes", type=float, default=25.0, help="training of each policy")
     add("--instances", type=int, default=100)
     add("--steps", type=int, default=1000)
