@@ -43,6 +43,8 @@ NAME = "improvement"
 SOLVERS = {"tsp": "lkh", "pdp": "ortools"}
 #: Steps after which the table shows gaps.
 MARKS = (100, 500, 1000)
+#: Smallest gap of the pictures, in percent.
+LEAST_GAP = 0.01
 
 
 class Method(NamedTuple):
@@ -225,13 +227,13 @@ def markdown(result: dict[str, Any]) -> str:
         )
         blocks += [f"### Construction and improvement: {problem}", text,
                    report.markdown_table(header, table),
-                   f"![Cost against time](results/{NAME}-{row['problem']}.png)"]  # fmt: skip
+                   f"![Gap against time](results/{NAME}-{row['problem']}.png)"]  # fmt: skip
     facts = f"`{meta['command']}` · {meta['date']} · {meta['cpu']}, {meta['threads']} threads"
     return "\n\n".join([*blocks, facts])
 
 
 def draw(result: dict[str, Any], folder: Path) -> None:
-    """Costs against steps and against seconds, one picture for each problem."""
+    """Gaps against steps and against seconds, one picture for each problem."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -239,16 +241,16 @@ def draw(result: dict[str, Any], folder: Path) -> None:
         figure = Figure(figsize=(11.0, 4.0), layout="constrained")
         FigureCanvasAgg(figure)
         by_step, by_time = figure.subplots(1, 2)
-        best = row["reference"]
-        costs = {
-            name: [best * (1 + gap) for gap in entry["gaps"]]
+        gaps = {
+            name: [max(100 * gap, LEAST_GAP) for gap in entry["gaps"]]
             for name, entry in row["curves"].items()
         }
-        moves = {name: values for name, values in costs.items() if "sampling" not in name}
-        render_costs(moves, reference=best, ax=by_step)
+        moves = {name: values for name, values in gaps.items() if "sampling" not in name}
+        render_costs(moves, ax=by_step)
         clocks = {name: entry["times"] for name, entry in row["curves"].items()}
-        render_costs(costs, times=clocks, reference=best, ax=by_time)
-        by_time.set_xscale("log")
+        render_costs(gaps, times=clocks, ax=by_time)
+        for ax in (by_step, by_time):
+            ax.set(xscale="log", yscale="log", ylabel="gap in %")
         folder.mkdir(parents=True, exist_ok=True)
         figure.savefig(folder / f"{NAME}-{row['problem']}.png", dpi=150)
 
