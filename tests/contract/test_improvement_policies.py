@@ -191,7 +191,7 @@ def test_bad_input(method):
         policy(td.reshape(2, 2), env)
     # A move that was just made may not be made again.
     done = env.step(td.copy().set("action", policy(td, env)["actions"]))["next"]
-    with pytest.raises(InvalidActionError, match="probability zero"):
+    with pytest.raises(InvalidActionError, match="forbidden ones"):
         policy(done, env, actions=done["last_action"])
 
 
