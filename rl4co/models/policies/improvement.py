@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
@@ -27,7 +29,7 @@ from rl4co.models.policies.pretrained import PretrainedMixin
 
 _PHASES = ("train", "val", "test")
 #: Pairs of nodes that are worked on together on a CPU: tables over pairs then stay in its cache.
-_PAIRS_AT_ONCE = 2**16
+_PAIRS_AT_ONCE = 3 * 2**14
 
 
 class ImprovementEncoder(nn.Module):
@@ -235,9 +237,10 @@ class ImprovementPolicy(PretrainedMixin, nn.Module):
     ) -> dict[str, Tensor]:
         """The move of :meth:`_move`, for so many instances at a time as a CPU does best."""
         batch, size = state["visited_time"].shape
-        rows = batch
+        num_chunks = 1
         if state["locs"].device.type == "cpu":
-            rows = max(1, _PAIRS_AT_ONCE // size**2)
+            num_chunks = max(1, math.ceil(batch * size**2 / _PAIRS_AT_ONCE))
+        rows = math.ceil(batch / num_chunks)  # of all chunks, so that none is much smaller
         if rows >= batch:
             return self._move(state, env, Choices(rule, uniform, wanted["entropy"]), given, phase,
                               wanted)  # fmt: skip
