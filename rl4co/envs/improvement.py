@@ -326,8 +326,8 @@ class ImprovementEnvBase(RL4COEnvBase):
         env = self.constructive_env
         if not isinstance(initial, str) and not callable(initial):
             raise ConfigError(
-                f"expected first solutions of {self.name} by name (random, greedy), as successors "
-                f"or from a policy, got {type(initial).__name__}"
+                f"expected first solutions of {self.name} by name (random, greedy), as a tensor of "
+                f"successors or from a policy, got {type(initial).__name__}"
             )
         if not isinstance(initial, str):
             out = _construct_with(initial, env, instance)

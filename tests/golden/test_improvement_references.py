@@ -117,12 +117,55 @@ def test_numbers_of_weights(folder: Path, name: str):
     assert not policy.training
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_other_sources_of_weights(folder: Path, name: str):
-    """State dicts, with and without a critic; files of other methods are refused."""
-    module = importlib.import_module(f"rl4co.models.zoo.{name}")
+def read(folder: Path, name: str) -> dict[str, torch.Tensor]:
     with np.load(folder / f"weights_{name}.npz") as file:
-        weights = {key: torch.tensor(file[key]) for key in file.files}
+        return {key: torch.tensor(file[key]) for key in file.files}
+
+
+def padded(weight: torch.Tensor, dim: int) -> torch.Tensor:
+    """A weight with three zeros more along an axis."""
+    shape = list(weight.shape)
+    shape[dim] = 3
+    return torch.cat([weight, weight.new_zeros(shape)], dim)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("name", CASES)
+def test_sizes_of_critics_are_read(folder: Path, name: str):
+    """Heads and units that do nothing, and that no default has, leave values as they are."""
+    module = importlib.import_module(f"rl4co.models.zoo.{name}")
+    weights = read(folder, name)
+    for key in [key for key in weights if key.startswith("critic.")]:
+        # Heads, then units of the hidden layers, and what takes these in.
+        if any(part in key for part in ("W_", "2.module.0.", "fc1", "fc2.bias")):
+            weights[key] = padded(weights[key], 0)
+        elif "2.module.2.weight" in key or "fc3.weight" in key:
+            weights[key] = padded(weights[key], 1)
+        elif "fc2.weight" in key:
+            weights[key] = padded(padded(weights[key], 0), 1)
+    policy = module.load_original_weights(weights)
+    env = make_env(CASES[name])
+    td = env.reset(batch_size=4)
+    expected = load(folder, name).value(td)
+    assert expected.std() > 1e-4
+    close(policy.value(td), expected, VALUES)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_other_sources_of_weights(folder: Path, tmp_path: Path, name: str):
+    """State dicts, with and without a critic, and checkpoints; other methods' are refused."""
+    module = importlib.import_module(f"rl4co.models.zoo.{name}")
+    weights, expected = read(folder, name), load(folder, name).state_dict()
+    parts: dict[str, Any] = {"optimizer": {}, "actor": {}, "critic": {}}
+    for key, value in weights.items():
+        part, _, inner = key.partition(".")
+        parts[part][f"module.{inner}"] = value  # as trained on several devices
+    torch.save(parts, tmp_path / "epoch-1.pt")
+    state = module.load_original_weights(tmp_path / "epoch-1.pt").state_dict()
+    assert all(torch.equal(state[key], expected[key]) for key in expected)
+    (tmp_path / "epoch-1.pt").rename(tmp_path / "epoch-1.npz")
+    with pytest.raises(FileFormatError, match="foreign"):
+        module.load_original_weights(tmp_path / "epoch-1.npz")
     actor = {key: value for key, value in weights.items() if key.startswith("actor.")}
     policy = module.load_original_weights(actor)
     assert policy.critic is None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 import torch.nn.functional as F
 
@@ -18,7 +20,11 @@ class SolutionCritic(nn.Module):
     Args:
         embed_dim: Size D of embeddings.
         num_heads: Heads; D need not be a multiple of them.
-        pooled_dim: Size of what is pooled.
+        head_dim: Size of a head (default: D shared by the heads, rounded down).
+        feedforward_hidden: Width of the feed-forward layer (default: D).
+        pooled_dim: Size of what is pooled (default: half of D).
+        hidden: Widths of the two layers between what is pooled and the value (default: D and half
+            of it).
         bias: Whether the projections before pooling have biases.
         use_max: Whether the maximum over nodes is pooled beside the mean.
         use_cost: Whether the best cost so far is looked at.
@@ -32,26 +38,30 @@ class SolutionCritic(nn.Module):
         self,
         embed_dim: int,
         num_heads: int = 4,
+        head_dim: int | None = None,
+        feedforward_hidden: int | None = None,
         pooled_dim: int | None = None,
+        hidden: Sequence[int] | None = None,
         bias: bool = True,
         use_max: bool = True,
         use_cost: bool = True,
         dropout: float = 0.0,
     ) -> None:
         super().__init__()
-        pooled_dim = pooled_dim or max(embed_dim // 2, 1)
-        size = max(embed_dim // num_heads, 1)
+        half = max(embed_dim // 2, 1)
+        pooled_dim, hidden = pooled_dim or half, hidden or (embed_dim, half)
+        size = head_dim or max(embed_dim // num_heads, 1)
         self.use_max, self.use_cost = use_max, use_cost
         self.query = HeadProjection(embed_dim, num_heads, size)
         self.key = HeadProjection(embed_dim, num_heads, size)
         self.value = HeadProjection(embed_dim, num_heads, size)
         self.out = HeadMerge(num_heads, size, embed_dim)
-        self.feedforward = feedforward(embed_dim, embed_dim)
+        self.feedforward = feedforward(embed_dim, feedforward_hidden or embed_dim)
         self.norm = WholeNorm()
         self.project_node = nn.Linear(embed_dim, pooled_dim, bias=bias)
         self.project_graph = nn.Linear(embed_dim, pooled_dim, bias=bias)
         width = pooled_dim * (2 if use_max else 1) + int(use_cost)
-        self.network = LinearStack([width, embed_dim, max(embed_dim // 2, 1), 1], dropout)
+        self.network = LinearStack([width, *hidden, 1], dropout)
 
     def forward(self, embeddings: Tensor, cost: Tensor) -> Tensor:
         """The value; nothing is learned about the embeddings, which are taken as constants."""

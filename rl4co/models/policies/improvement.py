@@ -23,6 +23,7 @@ from rl4co.core.registry import ENVS
 from rl4co.envs.base import RL4COEnvBase
 from rl4co.envs.hooks import State
 from rl4co.envs.improvement import ImprovementEnvBase
+from rl4co.models.nn.value import SolutionCritic
 from rl4co.models.policies.choices import ChoiceRule, Choices
 from rl4co.models.policies.entry import in_own_precision, match_precision
 from rl4co.models.policies.pretrained import PretrainedMixin
@@ -303,6 +304,26 @@ class ImprovementPolicy(PretrainedMixin, nn.Module):
             f"expected finite log-likelihoods of {type(self).__name__}, got NaN; the training may "
             "have diverged, or an instance has coordinates that are not finite"
         )
+
+
+def own_critic(
+    critic: nn.Module | bool, critic_kwargs: Mapping[str, Any] | None, **defaults: Any
+) -> nn.Module | None:
+    """The critic meant by the arguments of a method's policy.
+
+    Args:
+        critic: True: the method's own; False: none; or a module.
+        critic_kwargs: Settings of the method's own, in place of its defaults.
+        defaults: Its settings, see :class:`SolutionCritic`.
+    """
+    if critic is True:
+        return SolutionCritic(**{**defaults, **(critic_kwargs or {})})
+    if critic_kwargs is not None:
+        raise ConfigError(
+            f"expected no critic_kwargs without critic=True, got {dict(critic_kwargs)} beside "
+            f"{critic!r}; they are for the method's own critic"
+        )
+    return critic or None
 
 
 def refuse_beside_encoder(encoder: nn.Module | None, **parts: object) -> None:

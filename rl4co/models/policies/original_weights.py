@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import zipfile
-
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-import numpy as np
 import torch
 
 from torch import Tensor
 
 from rl4co.core.errors import FileFormatError
 from rl4co.models.policies.improvement import ImprovementPolicy
+from rl4co.models.policies.original_files import heads_in, heads_out, read_weights
 
 P = TypeVar("P", bound=ImprovementPolicy)
 Weights = dict[str, Tensor]
@@ -30,11 +28,12 @@ def read_original(
     """Weights of the actor, and of the critic if there are any, by their original keys.
 
     Args:
-        source: An `.npz` file or a state dict with keys `actor....` and, perhaps, `critic....`.
+        source: An `.npz` file or a state dict with keys `actor....` and, perhaps, `critic....`; or
+            a checkpoint of the original code, which has one state dict under each of these names.
         method: Name of the method, for messages.
     """
-    content = source if isinstance(source, Mapping) else _read_npz(Path(source), method)
-    weights = {key: torch.as_tensor(value) for key, value in content.items()}
+    content = source if isinstance(source, Mapping) else read_weights(source, method)
+    weights = {key: torch.as_tensor(value) for key, value in _flatten(content).items()}
     actor = _strip(weights, _ACTOR)
     if not actor:
         raise FileFormatError(
@@ -89,16 +88,6 @@ def require(weights: Weights, key: str, method: str) -> Tensor:
 def count_layers(weights: Weights) -> int:
     """Encoder layers of an actor."""
     return len({key.split(".")[1] for key in weights if key.startswith("encoder.")})
-
-
-def heads_in(value: Tensor) -> Tensor:
-    """`[H, D, d]` (input on the left) → `[H * d, D]` (torch's convention)."""
-    return value.transpose(1, 2).flatten(0, 1)
-
-
-def heads_out(value: Tensor) -> Tensor:
-    """`[H, d, D]` → `[D, H * d]`."""
-    return value.flatten(0, 1).t()
 
 
 def same(value: Tensor) -> Tensor:
@@ -168,20 +157,47 @@ def critic_layers(encoder: str, head: str, bias: bool, dropout: bool) -> Renamin
     return renaming | dict(three_layers("network", f"value_head.{head}", dropout))
 
 
-def _read_npz(path: Path, method: str) -> dict[str, Any]:
-    if not path.is_file():
-        raise FileNotFoundError(f"expected original {method} weights at {path}, got no file")
-    try:
-        with np.load(path, allow_pickle=False) as arrays:
-            return {key: arrays[key] for key in arrays.files}
-    except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
-        raise FileFormatError(
-            f"expected an .npz file of arrays, got {path}, which is truncated, foreign or holds "
-            f"Python objects ({error})"
-        ) from error
+def critic_sizes(critic: Weights, encoder: str, head: str, method: str) -> dict[str, Any]:
+    """Arguments of a :class:`~rl4co.models.nn.value.SolutionCritic` with the sizes of the weights.
+
+    Args:
+        critic: Original weights.
+        encoder: Original prefix of the encoder layer.
+        head: Original name of the head's MLP.
+        method: Name of the method, for messages.
+    """
+    names = {
+        "query": f"{encoder}.0.module.W_query",
+        "feedforward": f"{encoder}.2.module.0.weight",
+        "pooled": "value_head.project_node.weight",
+        "first": f"value_head.{head}.fc1.weight",
+        "second": f"value_head.{head}.fc2.weight",
+    }
+    shapes = {name: require(critic, key, method).shape for name, key in names.items()}
+    return {
+        "num_heads": shapes["query"][0],
+        "head_dim": shapes["query"][-1],
+        "feedforward_hidden": shapes["feedforward"][0],
+        "pooled_dim": shapes["pooled"][0],
+        "hidden": [shapes["first"][0], shapes["second"][0]],
+    }
+
+
+def _flatten(content: Mapping[str, Any]) -> dict[str, Any]:
+    """The weights of actor and critic in one mapping, whatever else a checkpoint holds."""
+    if not isinstance(content.get("actor"), Mapping):
+        return dict(content)
+    return {
+        f"{part}.{key}": value
+        for part in ("actor", "critic")
+        for key, value in (content.get(part) or {}).items()
+    }
 
 
 def _strip(weights: Weights, prefix: str) -> Weights:
     return {
-        key.removeprefix(prefix): value for key, value in weights.items() if key.startswith(prefix)
+        # Networks that trained on several devices have a `module.` in front.
+        key.removeprefix(prefix).removeprefix("module."): value
+        for key, value in weights.items()
+        if key.startswith(prefix)
     }

@@ -13,11 +13,11 @@ from rl4co.models.nn.heads import uniform_
 from rl4co.models.nn.linear_stack import LinearStack
 from rl4co.models.nn.positional import CyclicPositionalEncoding
 from rl4co.models.nn.synthesis import PositionScores, SynthesisLayer
-from rl4co.models.nn.value import SolutionCritic
 from rl4co.models.policies.improvement import (
     ImprovementDecoder,
     ImprovementEncoder,
     ImprovementPolicy,
+    own_critic,
     refuse_beside_encoder,
 )
 
@@ -84,6 +84,8 @@ class SynthesisPolicy(ImprovementPolicy):
         dropout: Probability of dropout in the critic.
         init_embedding: Replaces the encoder's embedding of coordinates.
         pos_embedding: Replaces the cyclic positional encoding.
+        critic_kwargs: Settings of the method's own critic, see
+            :class:`~rl4co.models.nn.value.SolutionCritic`.
         kwargs: See :class:`ImprovementPolicy`.
     """
 
@@ -100,6 +102,7 @@ class SynthesisPolicy(ImprovementPolicy):
         dropout: float = 0.01,
         init_embedding: nn.Module | None = None,
         pos_embedding: CyclicPositionalEncoding | None = None,
+        critic_kwargs: Mapping[str, Any] | None = None,
         **kwargs: Any,
     ) -> None:
         refuse_beside_encoder(
@@ -111,9 +114,9 @@ class SynthesisPolicy(ImprovementPolicy):
             encoder = SynthesisEncoder(
                 embed_dim, num_heads, num_encoder_layers, width, init_embedding, pos_embedding
             )
-        if critic is True:
-            critic = SolutionCritic(embed_dim, num_heads, dropout=dropout)
-        super().__init__(encoder, decoder, critic or None, env_name, **kwargs)
+        sizes = {"embed_dim": embed_dim, "num_heads": num_heads, "dropout": dropout}
+        value = own_critic(critic, critic_kwargs, **sizes)
+        super().__init__(encoder, decoder, value, env_name, **kwargs)
 
 
 class LinearCoordinates(nn.Module):

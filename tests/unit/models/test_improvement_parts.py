@@ -205,6 +205,29 @@ def test_parts_can_be_exchanged(policy_cls, env, dim):
     assert embedding.calls == 1
 
 
+@pytest.mark.parametrize("policy_cls", [DACTPolicy, NeuOptPolicy, N2SPolicy])
+def test_sizes_of_the_critic(policy_cls):
+    sizes = {"num_heads": 3, "head_dim": 5, "feedforward_hidden": 7, "hidden": [9, 4]}
+    critic = policy_cls(critic_kwargs=sizes, **TINY).critic
+    assert critic.query.weight.shape[0] == 15
+    assert critic.feedforward[0].out_features == 7
+    assert [layer.out_features for layer in critic.network.linear_layers] == [9, 4, 1]
+    with pytest.raises(ConfigError, match="no critic_kwargs without critic=True"):
+        policy_cls(critic=False, critic_kwargs=sizes, **TINY)
+
+
+def test_flexible_moves_with_two_cuts():
+    """A policy of k-opt has an environment of k-opt, also where 2-opt has as many numbers."""
+    policy = NeuOptPolicy(env_params={"k_max": 2}, **TINY).eval()
+    env = TSPkoptEnv(k_max=2, two_opt_mode=False)
+    td = env.reset(batch_size=3)
+    out = policy(td, phase="test")
+    again = policy(td, env, phase="test", actions=out["actions"])
+    torch.testing.assert_close(again["log_likelihood"], out["log_likelihood"])
+    with pytest.raises(UnsupportedError, match="'two_opt_mode': False, 'k_max': 2"):
+        policy(td, TSPkoptEnv(k_max=2))
+
+
 @pytest.mark.parametrize(
     ("policy_cls", "env", "bad"),
     [

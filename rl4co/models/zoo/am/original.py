@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import pickle
-import struct
-import zipfile
-
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -16,19 +11,8 @@ import torch
 from torch import Tensor
 
 from rl4co.core.errors import FileFormatError, UnknownNameError
-from rl4co.data.io import reason_of
+from rl4co.models.policies.original_files import heads_in, heads_out, read_weights
 from rl4co.models.zoo.am.policy import AttentionModelPolicy
-
-_UNREADABLE = (
-    ValueError,
-    LookupError,
-    EOFError,
-    RuntimeError,
-    OSError,
-    pickle.UnpicklingError,
-    struct.error,
-    zipfile.BadZipFile,
-)
 
 #: Environments for which original weights were published.
 PROBLEMS = ("tsp", "cvrp", "sdvrp", "op", "pctsp", "spctsp")
@@ -52,8 +36,13 @@ def load_original_weights(
     """
     if problem not in PROBLEMS:
         raise UnknownNameError("problem with original Attention Model weights", problem, PROBLEMS)
-    original = source if isinstance(source, Mapping) else _read(Path(source))
-    if not all(isinstance(value, Tensor | np.ndarray) for value in original.values()):
+    original = source
+    if not isinstance(original, Mapping):
+        content = read_weights(original, "Attention Model")
+        original = content.get("model", content)
+    if not isinstance(original, Mapping) or not all(
+        isinstance(value, Tensor | np.ndarray) for value in original.values()
+    ):
         raise FileFormatError(
             f"expected original Attention Model weights (tensors by name), got other values in "
             f"{source if not isinstance(source, Mapping) else 'the state dict'}"
@@ -86,39 +75,6 @@ def load_original_weights(
     return policy.eval()
 
 
-def _read(path: Path) -> Mapping[str, Any]:
-    if not path.is_file():
-        raise FileNotFoundError(f"expected original Attention Model weights at {path}, got no file")
-    try:
-        if path.suffix == ".npz":
-            with np.load(path, allow_pickle=False) as arrays:
-                return {key: torch.from_numpy(arrays[key]) for key in arrays.files}
-        content = torch.load(path, map_location="cpu", weights_only=True)
-    except PermissionError:
-        raise
-    except _UNREADABLE as error:
-        raise FileFormatError(
-            f"expected an original .pt checkpoint or an .npz of its arrays, got {path}, which is "
-            f"truncated, foreign or holds Python objects ({reason_of(error)}); download it again"
-        ) from error
-    content = content.get("model", content) if isinstance(content, Mapping) else content
-    if not isinstance(content, Mapping):
-        raise FileFormatError(
-            f"expected original Attention Model weights in {path}, got a {type(content).__name__}"
-        )
-    return content
-
-
-def _heads_in(value: Tensor) -> Tensor:
-    """`[H, D, d]` (input on the left) → `[H * d, D]` (torch's convention)."""
-    return value.permute(0, 2, 1).flatten(0, 1)
-
-
-def _heads_out(value: Tensor) -> Tensor:
-    """`[H, d, D]` → `[D, H * d]`."""
-    return value.flatten(0, 1).t().contiguous()
-
-
 def _convert(original: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Our keys with the original values."""
     out = {}
@@ -126,9 +82,9 @@ def _convert(original: Mapping[str, Tensor]) -> dict[str, Tensor]:
     for layer in sorted(layers):
         theirs, ours = f"embedder.layers.{layer}", f"encoder.net.layers.{layer}"
         out[f"{ours}.attention.Wqkv.weight"] = torch.cat(
-            [_heads_in(original[f"{theirs}.0.module.W_{part}"]) for part in ("query", "key", "val")]
+            [heads_in(original[f"{theirs}.0.module.W_{part}"]) for part in ("query", "key", "val")]
         )
-        out[f"{ours}.attention.out_proj.weight"] = _heads_out(original[f"{theirs}.0.module.W_out"])
+        out[f"{ours}.attention.out_proj.weight"] = heads_out(original[f"{theirs}.0.module.W_out"])
         for module, index in (("expand", 0), ("contract", 2)):
             for part in ("weight", "bias"):
                 out[f"{ours}.feedforward.{module}.{part}"] = original[

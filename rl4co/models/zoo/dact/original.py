@@ -7,19 +7,22 @@ from pathlib import Path
 from typing import Any
 
 from rl4co.models.nn.scores import ScoreFn
+from rl4co.models.policies.original_files import heads_in, heads_out
 from rl4co.models.policies.original_weights import (
     Renaming,
     count_layers,
     critic_layers,
+    critic_sizes,
     fill_policy,
-    heads_in,
-    heads_out,
     linear,
     read_original,
     require,
     three_layers,
 )
 from rl4co.models.zoo.dact.policy import DACTPolicy
+
+#: Original names of the critic's encoder layer, and of the MLP behind it.
+_CRITIC = ("encoder.0", "MLP")
 
 
 def load_original_weights(
@@ -28,8 +31,9 @@ def load_original_weights(
     """A policy with the weights of the original code, in evaluation mode.
 
     Args:
-        source: An `.npz` file or a state dict with the original keys behind `actor.` and, if its
-            critic is wanted, behind `critic.`.
+        source: An original `.pt` checkpoint (opened with `weights_only=True`), an `.npz` file or a
+            state dict with the original keys behind `actor.` and, if its critic is wanted, behind
+            `critic.`.
         score: Compatibility that the weights were trained with: "dot", or "cauchy".
     """
     actor, critic = read_original(source, "DACT")
@@ -37,6 +41,7 @@ def load_original_weights(
     feedforward = require(actor, "encoder.0.FFandNorm_sublayer.FF1.0.weight", "DACT")
     policy = DACTPolicy(
         critic=critic is not None,
+        critic_kwargs=critic and critic_sizes(critic, *_CRITIC, "DACT"),
         embed_dim=query.shape[1],
         num_heads=query.shape[0],
         num_encoder_layers=count_layers(actor),
@@ -45,7 +50,7 @@ def load_original_weights(
     )
     parts = {"": (actor, _actor(count_layers(actor)))}
     if critic is not None:
-        renaming = critic_layers("encoder.0", "MLP", bias=False, dropout=True)
+        renaming = critic_layers(*_CRITIC, bias=False, dropout=True)
         parts["critic."] = (critic, renaming)
     return fill_policy(policy, "DACT", parts)
 

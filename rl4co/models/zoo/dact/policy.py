@@ -17,12 +17,12 @@ from rl4co.models.nn.dual_aspect import DualAspectLayer, MaxPooled, PairScores
 from rl4co.models.nn.linear_stack import LinearStack
 from rl4co.models.nn.positional import CyclicPositionalEncoding
 from rl4co.models.nn.scores import ScoreFn, get_score
-from rl4co.models.nn.value import SolutionCritic
 from rl4co.models.policies.choices import Choices
 from rl4co.models.policies.improvement import (
     ImprovementDecoder,
     ImprovementEncoder,
     ImprovementPolicy,
+    own_critic,
     refuse_beside_encoder,
 )
 
@@ -139,6 +139,8 @@ class DACTPolicy(ImprovementPolicy):
         dropout: Probability of dropout in decoder and critic.
         init_embedding: Replaces the encoder's embedding of coordinates.
         pos_embedding: Replaces the cyclic positional encoding.
+        critic_kwargs: Settings of the method's own critic, see
+            :class:`~rl4co.models.nn.value.SolutionCritic`.
         kwargs: See :class:`ImprovementPolicy`.
     """
 
@@ -158,17 +160,17 @@ class DACTPolicy(ImprovementPolicy):
         dropout: float = 0.05,
         init_embedding: nn.Module | None = None,
         pos_embedding: nn.Module | None = None,
+        critic_kwargs: Mapping[str, Any] | None = None,
         **kwargs: Any,
     ) -> None:
         refuse_beside_encoder(
             encoder, feedforward_hidden=feedforward_hidden, init_embedding=init_embedding,
             pos_embedding=pos_embedding,
         )  # fmt: skip
-        if critic is True:
-            critic = SolutionCritic(
-                2 * embed_dim, num_heads=6, pooled_dim=2 * embed_dim, bias=False,
-                use_max=False, use_cost=False, dropout=dropout,
-            )  # fmt: skip
+        value = own_critic(
+            critic, critic_kwargs, embed_dim=2 * embed_dim, num_heads=6, pooled_dim=2 * embed_dim,
+            bias=False, use_max=False, use_cost=False, dropout=dropout,
+        )  # fmt: skip
         super().__init__(
             encoder
             or DACTEncoder(
@@ -181,7 +183,7 @@ class DACTPolicy(ImprovementPolicy):
                 pos_embedding,
             ),
             decoder or DACTDecoder(embed_dim, num_heads, dropout=dropout, score=score),
-            critic or None,
+            value,
             env_name,
             **kwargs,
         )

@@ -6,12 +6,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from rl4co.models.policies.original_files import heads_in
 from rl4co.models.policies.original_weights import (
     Renaming,
     count_layers,
     critic_layers,
+    critic_sizes,
     fill_policy,
-    heads_in,
     linear,
     read_original,
     require,
@@ -20,13 +21,17 @@ from rl4co.models.policies.original_weights import (
 )
 from rl4co.models.zoo.n2s.policy import N2SPolicy
 
+#: Original names of the critic's encoder layer, and of the MLP behind it.
+_CRITIC = ("encoder.0", "MLP")
+
 
 def load_original_weights(source: str | Path | Mapping[str, Any]) -> N2SPolicy:
     """A policy with the weights of the original code, in evaluation mode.
 
     Args:
-        source: An `.npz` file or a state dict with the original keys behind `actor.` and, if its
-            critic is wanted, behind `critic.`.
+        source: An original `.pt` checkpoint (opened with `weights_only=True`), an `.npz` file or a
+            state dict with the original keys behind `actor.` and, if its critic is wanted, behind
+            `critic.`.
     """
     actor, critic = read_original(source, "N2S")
     require(actor, "decoder.compater_removal.W_Q", "N2S")
@@ -34,6 +39,7 @@ def load_original_weights(source: str | Path | Mapping[str, Any]) -> N2SPolicy:
     feedforward = require(actor, "encoder.0.FFandNorm_sublayer.FF.0.weight", "N2S")
     policy = N2SPolicy(
         critic=critic is not None,
+        critic_kwargs=critic and critic_sizes(critic, *_CRITIC, "N2S"),
         embed_dim=query.shape[1],
         num_heads=query.shape[0],
         num_encoder_layers=count_layers(actor),
@@ -41,7 +47,7 @@ def load_original_weights(source: str | Path | Mapping[str, Any]) -> N2SPolicy:
     )
     parts = {"": (actor, _actor(count_layers(actor)))}
     if critic is not None:
-        parts["critic."] = (critic, critic_layers("encoder.0", "MLP", bias=True, dropout=True))
+        parts["critic."] = (critic, critic_layers(*_CRITIC, bias=True, dropout=True))
     return fill_policy(policy, "N2S", parts)
 
 

@@ -11,6 +11,7 @@ from rl4co.models.policies.original_weights import (
     Renaming,
     count_layers,
     critic_layers,
+    critic_sizes,
     fill_policy,
     linear,
     read_original,
@@ -20,13 +21,17 @@ from rl4co.models.policies.original_weights import (
 )
 from rl4co.models.zoo.neuopt.policy import NeuOptPolicy
 
+#: Original names of the critic's encoder layer, and of the MLP behind it.
+_CRITIC = ("encoder", "reward_MLP")
+
 
 def load_original_weights(source: str | Path | Mapping[str, Any], k_max: int = 4) -> NeuOptPolicy:
     """A policy with the weights of the original code for the TSP, in evaluation mode.
 
     Args:
-        source: An `.npz` file or a state dict with the original keys behind `actor.` and, if its
-            critic is wanted, behind `critic.`.
+        source: An original `.pt` checkpoint (opened with `weights_only=True`), an `.npz` file or a
+            state dict with the original keys behind `actor.` and, if its critic is wanted, behind
+            `critic.`.
         k_max: Cuts of a move in the policy's own environment; the weights do not depend on it.
     """
     TSPkoptEnv(k_max=k_max)  # refuses impossible numbers
@@ -36,6 +41,7 @@ def load_original_weights(source: str | Path | Mapping[str, Any], k_max: int = 4
     feedforward = require(actor, "encoder.0.FFandNorm_sublayer.FF.0.weight", "NeuOpt")
     policy = NeuOptPolicy(
         critic=critic is not None,
+        critic_kwargs=critic and critic_sizes(critic, *_CRITIC, "NeuOpt"),
         embed_dim=query.shape[1],
         num_heads=query.shape[0],
         num_encoder_layers=count_layers(actor),
@@ -44,7 +50,7 @@ def load_original_weights(source: str | Path | Mapping[str, Any], k_max: int = 4
     )
     parts = {"": (actor, _actor(count_layers(actor)))}
     if critic is not None:
-        parts["critic."] = (critic, critic_layers("encoder", "reward_MLP", bias=True, dropout=True))
+        parts["critic."] = (critic, critic_layers(*_CRITIC, bias=True, dropout=True))
     return fill_policy(policy, "NeuOpt", parts)
 
 

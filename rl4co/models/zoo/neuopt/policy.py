@@ -98,7 +98,8 @@ class NeuOptPolicy(SynthesisPolicy):
             embed_dim=embed_dim,
             init_embedding=init_embedding,
             dropout=dropout,
-            env_params={"k_max": 4} if env_params is None else env_params,
+            # With two cuts, too, a move is that of k-opt.
+            env_params={"two_opt_mode": False, **(env_params or {"k_max": 4})},
             **kwargs,
         )
 
