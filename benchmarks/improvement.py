@@ -5,7 +5,7 @@ DACT, NeuOpt and POMO for the TSP, N2S and HAM for the PDP. Then test instances 
 step, from random solutions and from constructed ones, greedy or the best of many, next to sampling
 from the constructive policy alone, and next to both in one training that takes as long as theirs
 together. Gaps are to LKH (TSP) or OR-Tools (PDP); the primal integral is
-the mean gap over the time that the slowest one takes.
+the mean gap over the time that the slowest one takes, 100 % before there is a first solution.
 
     python -m benchmarks.improvement --minutes 25 --models FOLDER
     python -m benchmarks.improvement --minutes 0.2 --instances 4 --steps 10 --results try
@@ -116,13 +116,15 @@ def prepare_together(name: str, arguments: argparse.Namespace, console: Console)
     if not folder.is_dir():
         torch.manual_seed(arguments.seed)
         env, first = make_env(method, arguments.size), METHODS[CONSTRUCTORS[method.problem]]
-        settings = dict(method.settings)
+        # Constructed solutions need no warm-up moves to be hard to improve.
+        others = ("policy_kwargs", "curriculum", "CL_scalar")
+        settings = {key: value for key, value in method.settings.items() if key not in others}
         model = ConstructAndImprove(
             env,
-            MODELS[method.model](env, **settings).policy,
+            MODELS[method.model](env, **method.settings).policy,
             MODELS[first.model](get_env(first.env), **first.settings).policy,
             seed=arguments.seed,
-            **{key: value for key, value in settings.items() if key != "policy_kwargs"},
+            **settings,
         )
         minutes = 2 * arguments.minutes
         steps = trainings.fit(model, trainings.Limit(minutes=minutes))
@@ -173,14 +175,10 @@ def run(problem: str, arguments: argparse.Namespace, console: Console) -> dict[s
             constructed = functools.partial(constructor, **STARTS["best"])
             runs[f"{title} (best) + {method.title}, trained together"] = (improver, constructed)
         for label, (improver, initial) in runs.items():
-            begun = time.perf_counter()
-            result = improve(
-                improver, own, instances, arguments.steps, initial=initial, seed=arguments.seed,
-                progress=arguments.progress,
-            )  # fmt: skip
-            # What constructing took counts, too.
-            before = time.perf_counter() - begun - float(result.times[-1])
-            curves[label] = curve(result.incumbents, result.times + before, best)
+            options = {"initial": initial, "seed": arguments.seed, "progress": arguments.progress}
+            improve(improver, own, instances, 1, **options)  # first calls take longer
+            result = improve(improver, own, instances, arguments.steps, **options)
+            curves[label] = curve(result.incumbents, result.times, best)
             console.print(f"{problem}: {label} {curves[label]['gaps'][-1]:.3%}", highlight=False)
     longest = max(entry["times"][-1] for entry in curves.values())
     costs, times = sample(first, problem, size, instances, longest, arguments.seed)

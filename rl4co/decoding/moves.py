@@ -27,7 +27,7 @@ def rollout(
         env: The environment.
         td: State after `env.reset`; not modified.
         policy: Maps a state to a state with an action (`env.rand_action` is a random one where
-            solutions are improved).
+            solutions are improved). Moves are checked as by `env.step`.
         max_steps: Where solutions are constructed, the step after which not to have finished is an
             error (default: the environment's bound); where they are improved, the number of moves.
 
@@ -45,6 +45,13 @@ def rollout(
     td, moves = td.copy(), []
     for _ in range(max_steps):
         td = policy(td)
+        if not isinstance(td, TensorDictBase):
+            raise ConfigError(
+                f"expected a policy that writes td['action'] and returns td, got a "
+                f"{type(td).__name__}; improvement policies go to rl4co.tasks.improve, or write "
+                "lambda td: td.set('action', policy(td, env, phase='test')['actions'])"
+            )
+        env.check_moves(td, td.get("action", None))
         moves.append(td["action"])
         td.update(env.advance(dict(td.items()), td["action"]))
     return env.get_reward(td, td["rec_best"]), td, torch.stack(moves, -2)

@@ -15,7 +15,7 @@ import torch
 from tensordict import TensorDictBase
 from torch import Tensor
 
-from rl4co.core.errors import InvalidActionError, format_indices
+from rl4co.core.errors import ConfigError, InvalidActionError, format_indices
 from rl4co.core.ops import any_true, gather_nodes, step_entropy
 from rl4co.decoding.logits import sample_weights
 from rl4co.decoding.strategies import DecodingStrategy
@@ -235,6 +235,11 @@ def rollout(
 
 def random_policy(td: TensorDictBase) -> TensorDictBase:
     """Writes an allowed action, drawn uniformly, to `td["action"]`."""
+    if "action_mask" not in td.keys():
+        raise ConfigError(
+            "expected a state with an action_mask, got none; where solutions are improved, "
+            "env.rand_action is a random policy"
+        )
     return td.set("action", sample_weights(td["action_mask"].float()))
 
 

@@ -41,19 +41,25 @@ def render_costs(
     """
     curves = best if isinstance(best, Mapping) else {"best so far": best}
     clocks = times if isinstance(times, Mapping) or times is None else {next(iter(curves)): times}
+    if clocks is not None and clocks.keys() != curves.keys():
+        raise ConfigError(
+            f"expected times of the curves {', '.join(curves)}, got those of {', '.join(clocks)}"
+        )
     if current is not None and len(curves) > 1:
         raise ConfigError("expected one curve beside current costs, got several; drop `current`")
     axes = _axes(ax)
     for number, (name, values) in enumerate(curves.items()):
-        costs = np.asarray(values, dtype=np.float64)
-        x = np.arange(len(costs)) if clocks is None else np.asarray(clocks[name])
-        if costs.ndim != 1 or x.shape != costs.shape:
-            raise ConfigError(
-                f"expected one cost for each of {len(x)} steps, got shape {list(costs.shape)} for "
-                f"{name!r}; take the mean over instances first"
-            )
-        if current is not None:
-            axes.plot(x, np.asarray(current), color=MUTED, linewidth=0.8, label="current")
+        costs = _numbers(values)
+        x = np.arange(len(costs)) if clocks is None else _numbers(clocks[name])
+        behind = None if current is None else _numbers(current)
+        for y in (costs, costs if behind is None else behind):
+            if y.ndim != 1 or x.shape != y.shape:
+                raise ConfigError(
+                    f"expected one cost for each of {len(x)} steps, got shape {list(y.shape)} for "
+                    f"{name!r}; take the mean over instances first"
+                )
+        if behind is not None:
+            axes.plot(x, behind, color=MUTED, linewidth=0.8, label="current")
         color = ROUTE_COLORS[number % len(ROUTE_COLORS)]
         axes.plot(x, costs, drawstyle="steps-post", color=color, linewidth=1.6, label=name)
     if reference is not None:
@@ -64,6 +70,11 @@ def render_costs(
     if title is not None:
         draw_title(axes, title)
     return root_figure(axes)
+
+
+def _numbers(values: Any) -> np.ndarray[Any, np.dtype[np.float64]]:
+    values = values.detach().cpu() if hasattr(values, "detach") else values
+    return np.asarray(values, dtype=np.float64)
 
 
 def _axes(ax: Axes | None) -> Any:

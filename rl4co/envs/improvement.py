@@ -24,7 +24,8 @@ from rl4co.core.errors import (
     UnsupportedError,
     format_indices,
 )
-from rl4co.core.rng import derive_generator
+from rl4co.core.modes import evaluating
+from rl4co.core.rng import derive_generator, forked_rng
 from rl4co.envs.arguments import check_is_tensordict, refuse_violations
 from rl4co.envs.base import RL4COEnvBase
 from rl4co.envs.first_solutions import construct
@@ -141,7 +142,7 @@ class ImprovementEnvBase(RL4COEnvBase):
             initial: First solutions: "random", "greedy", successors `[*B, N]`, or a constructive
                 policy (`functools.partial(policy, decode_type=...)` to say how it decodes).
                 Default: `init_sol_type` of the generator.
-            rng: Random stream of random solutions; default: that of the environment.
+            rng: Random stream of first solutions; default: that of the environment.
             kwargs: Forwarded to TorchRL's `reset` in TorchRL mode.
         """
         if self._torchrl_mode and initial is None:
@@ -227,7 +228,8 @@ class ImprovementEnvBase(RL4COEnvBase):
         }
 
     def _after(self, state: State, action: Tensor) -> Tensor:
-        """Positions `[*B, N]` after a move, for pictures of it; forbidden ones are refused."""
+        """Positions `[N]` after a move of one instance, for pictures; refuses forbidden ones."""
+        self._check_move_shape(TensorDict(state, batch_size=[]), action)
         move = self.read_action(state, action)
         self._refuse_forbidden(state, move)
         return self._move(state, move)
@@ -261,6 +263,14 @@ class ImprovementEnvBase(RL4COEnvBase):
     def forget_best(self, state: State) -> State:
         """The state in which the current solution counts as the best so far."""
         return {**state, "rec_best": state["rec_current"], "cost_bsf": state["cost_current"]}
+
+    def instances_of(self, td: TensorDictBase) -> TensorDictBase:
+        """The instances of states, as :meth:`reset` takes them."""
+        instances = td.select(*self.instance_shapes, *self.optional_shapes, strict=False)
+        if "depot" in self.instance_shapes:  # in the state it is in front of the others
+            depot, others = td["locs"].split([1, td["locs"].shape[-2] - 1], -2)
+            instances.update({"depot": depot.squeeze(-2), "locs": others})
+        return instances
 
     # ---------------------------------------------------------------- solutions
 
@@ -312,6 +322,42 @@ class ImprovementEnvBase(RL4COEnvBase):
         # Without one closed tour positions mean nothing, and are no fault of their own.
         return {_TOUR: ~closed, **{name: closed & wrong for name, wrong in further.items()}}
 
+    def constructive_actions(self, successors: Tensor) -> Tensor:
+        """Solutions `[*B, N]` as actions of the constructive environment `[*B, T]`.
+
+        Node 0 is first where it is a node like others, and left out where it is a depot.
+        """
+        tour = tour_from_order(order_from_successors(successors)[0])
+        return tour[..., 1:] if "depot" in self.instance_shapes else tour
+
+    def solve(
+        self,
+        instances: TensorDictBase,
+        max_runtime: float = 10.0,
+        num_procs: int = 1,
+        solver: str | None = None,
+        **options: Any,
+    ) -> tuple[Tensor, Tensor]:
+        """Solves instances with a classical solver of the constructive environment.
+
+        Args:
+            instances: Batch of instances.
+            max_runtime: Seconds per instance.
+            num_procs: Instances solved at the same time.
+            solver: Name of the solver.
+            options: Forwarded to the solver; `initial` are successors `[B, N]`.
+
+        Returns:
+            Successors `[B, N]` and costs `[B]`.
+        """
+        if options.get("initial") is not None:
+            options["initial"] = self.constructive_actions(options["initial"])
+        wanted = {**self.instance_shapes, **self.optional_shapes}
+        bare = instances.select(*wanted, strict=False)
+        visits, costs = self.constructive_env.solve(bare, max_runtime, num_procs, solver, **options)
+        num_nodes = instances["locs"].shape[-2] + int("depot" in self.instance_shapes)
+        return successors_from_tour(tour_from_visits(visits, num_nodes)), costs
+
     def _cost(self, state: State, order: Tensor) -> Tensor:
         return tour_length(state, tour_from_order(order))
 
@@ -330,8 +376,7 @@ class ImprovementEnvBase(RL4COEnvBase):
                 f"successors or from a policy, got {type(initial).__name__}"
             )
         if not isinstance(initial, str):
-            out = _construct_with(initial, env, instance)
-            tour = tour_from_visits(out["actions"], num_nodes)
+            tour = tour_from_visits(_construct_with(initial, env, instance, rng), num_nodes)
             self._check_successors(state, successors_from_tour(tour))
             return order_from_tour(tour)
         if initial not in get_args(InitialName):
@@ -421,19 +466,36 @@ class ImprovementEnvBase(RL4COEnvBase):
 
 
 def _construct_with(
-    policy: Callable[..., Mapping[str, Any]], env: RL4COEnvBase, instance: TensorDictBase
-) -> Mapping[str, Any]:
-    """What a constructive policy gives; one of another problem says so if it fails."""
+    policy: Callable[..., Mapping[str, Any]],
+    env: RL4COEnvBase,
+    instance: TensorDictBase,
+    rng: torch.Generator | None,
+) -> Tensor:
+    """Actions `[*B, T]` of a constructive policy, used in evaluation mode."""
+    module: Any = getattr(policy, "func", policy)  # behind functools.partial
+    if hasattr(module, "training_step"):
+        raise ConfigError(
+            f"expected a policy to construct first solutions, got the model {type(module).__name__}"
+            "; pass its .policy"
+        )
+    parts = [module] if hasattr(module, "modules") else []
     try:
-        return policy(env.reset(instance), env, phase="test")
+        with torch.no_grad(), forked_rng(rng), evaluating(*parts):
+            actions = policy(env.reset(instance), env, phase="test")["actions"]
     except (RuntimeError, LookupError) as error:
-        name = getattr(getattr(policy, "func", policy), "env_name", env.name)
+        name = getattr(module, "env_name", env.name)
         if name == env.name:
             raise
         raise UnsupportedError(
             f"expected a policy for {env.name} to construct first solutions, got one for {name}, "
             f"which failed: {error}"
         ) from error
+    if actions.shape[:-1] != instance.batch_size:
+        raise ConfigError(
+            f"expected one solution for each of {list(instance.batch_size)} instances, got actions "
+            f"of shape {list(actions.shape)}; with several starts or samples, say select_best=True"
+        )
+    return actions
 
 
 def is_improvement(env: object) -> bool:

@@ -22,6 +22,7 @@ from tensordict import TensorDict, TensorDictBase
 from torch import Tensor, nn
 
 from rl4co.core.errors import ConfigError, UnknownNameError, UnsupportedError
+from rl4co.core.modes import evaluating
 from rl4co.core.ops import unbatchify
 from rl4co.core.registry import DECODING
 from rl4co.core.rng import derive_generator
@@ -37,7 +38,6 @@ from rl4co.decoding.strategies import (
 from rl4co.envs.base import RL4COEnvBase
 from rl4co.envs.improvement import is_improvement
 from rl4co.models.policies.constructive import ConstructivePolicy
-from rl4co.models.policies.modes import evaluating
 from rl4co.tasks.methods import METHODS, EvalMethod
 
 DatasetLike: TypeAlias = TensorDictBase | TensorDictDataset | str | Path | int

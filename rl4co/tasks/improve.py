@@ -22,22 +22,20 @@ from tensordict import TensorDict, TensorDictBase
 from torch import Tensor
 
 from rl4co.core.errors import ConfigError, UnknownNameError
+from rl4co.core.modes import evaluating
 from rl4co.core.ops import batchify
 from rl4co.core.rng import derive_generator
 from rl4co.data.augment import dihedral_8_augmentation
 from rl4co.envs.base import RL4COEnvBase
 from rl4co.envs.hooks import State
 from rl4co.envs.improvement import ImprovementEnvBase, Initial
-from rl4co.envs.successors import order_from_successors, tour_from_order
 from rl4co.models.policies.improvement import ImprovementPolicy
-from rl4co.models.policies.modes import evaluating
 from rl4co.tasks.evaluate import DatasetLike, as_instances
 
 Augmentation = Literal["dihedral8", "random", "dynamic"]
 #: Steps without gain after which dynamic augmentation turns a copy.
 PATIENCE = 10
 _NUM_SYMMETRIES = 8
-_DECODING = ("decode_type", "temperature", "top_k", "top_p", "tanh_clipping")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,7 +48,7 @@ class ImprovementResult:
             is a node like others, without it where it is a depot.
         costs: Their costs `[B]`.
         incumbents: Best costs after 0, 1, 2, ... steps `[T + 1, B]`.
-        times: Seconds from the start to each of these `[T + 1]`.
+        times: Seconds from the start to each of these `[T + 1]`; making the first solutions counts.
         stopped: Why it ended: "steps", "seconds" or "interrupted".
     """
 
@@ -91,8 +89,9 @@ def improve(
         policy: Improvement policy; not changed, used in evaluation mode on its device.
         env: Improvement environment.
         instances: Instances, a data set, an `.npz` file, or a number of test instances to generate.
+            States of the environment go on from their best solutions, unless `initial` says other.
         steps: Most steps.
-        seconds: Most seconds; at least one of both limits is needed.
+        seconds: Most seconds, first solutions included; at least one of both limits is needed.
         initial: First solutions: "random", "greedy", successors `[B, N]`, or a constructive policy
             (see :meth:`ImprovementEnvBase.reset`); default: as the environment has it.
         num_augment: Copies of an instance, each with its own moves (and random first solution); the
@@ -110,11 +109,10 @@ def improve(
         stop: Asked before every step whether to end.
         decoding: `decode_type`, `temperature`, `top_k`, `top_p`, `tanh_clipping` of the policy.
     """
+    started = time.perf_counter()
     _check_policy(policy)
     _check_limits(steps, seconds, num_augment, restart_after)
-    for name in decoding:
-        if name not in _DECODING:
-            raise UnknownNameError("argument of decoding", name, _DECODING)
+    policy.check_decoding(**decoding)
     chosen = policy.environment(env)
     augment = augment or policy.inference.get("augment", "dihedral8")
     if augment not in get_args(Augmentation):
@@ -123,13 +121,16 @@ def improve(
         restart_after = int(policy.inference.get("restart_after", 0))
     device = next(policy.parameters()).device
     given = as_instances(chosen, instances).to(device)
+    if "rec_best" in given.keys():  # states
+        initial = given["rec_best"] if initial is None else initial
+        given = chosen.instances_of(given)
     rng = derive_generator(seed, "improve")
     copies = batchify(given, num_augment) if num_augment > 1 else given
     if isinstance(initial, Tensor) and num_augment > 1:
         initial = batchify(initial, num_augment)
     with torch.no_grad(), evaluating(policy):
         search = _Search(policy, chosen, copies, initial, augment, num_augment, restart_after, rng)
-        record = _Record(len(given), num_augment)
+        record = _Record(len(given), num_augment, started)
         record.add(search.state)
         stopped = _run(search, record, steps, seconds, progress, stop, decoding)
     return _result(search.state, chosen, record, stopped, num_augment)
@@ -167,8 +168,9 @@ class _Search:
         rows = torch.arange(len(self.view), device=self.view.device)
         seen = {**self.state, "locs": self.views[self.view, rows]}
         td = TensorDict(seen, batch_size=[len(rows)])
-        out = self.policy(td, self.env, phase="test", rng=self.rng, **decoding)
-        self.state = self.env.advance(self.state, out["actions"])
+        action = self.policy(td, self.env, phase="test", rng=self.rng, **decoding)["actions"]
+        self.env.check_moves(td, action)
+        self.state = self.env.advance(self.state, action)
         gained = self.state["reward"].squeeze(-1) > 0
         self.idle = torch.where(gained, 0, self.idle + 1)
         if self.augment == "dynamic":
@@ -183,17 +185,16 @@ class _Search:
 class _Record:
     """Best costs and seconds, step by step."""
 
-    def __init__(self, num_instances: int, num_augment: int) -> None:
-        self.shape = (num_augment, num_instances)
-        self.started = time.perf_counter()
-        self.costs: list[Tensor] = []
-        self.times: list[float] = []
+    def __init__(self, num_instances: int, num_augment: int, started: float) -> None:
+        self.shape, self.started = (num_augment, num_instances), started
+        self.points: list[tuple[Tensor, float]] = []
         self.state: State = {}
 
     def add(self, state: State) -> None:
+        costs = state["cost_bsf"].view(self.shape).amin(0).cpu()
+        # An interrupt comes before or after this line, never between its parts.
+        self.points.append((costs, time.perf_counter() - self.started))
         self.state = state
-        self.costs.append(state["cost_bsf"].view(self.shape).amin(0).cpu())
-        self.times.append(time.perf_counter() - self.started)
 
 
 def _run(
@@ -209,12 +210,12 @@ def _run(
     with _bar(steps, seconds, progress) as report:
         try:
             while True:
-                done = len(record.times) - 1
+                done, now = len(record.points) - 1, record.points[-1][1]
                 if steps is not None and done >= steps:
                     return "steps"
                 # A step that would take as long as the last one must still fit in.
-                last = record.times[-1] - record.times[-2] if done else 0.0
-                if seconds is not None and record.times[-1] + last > seconds:
+                last = now - record.points[-2][1] if done else 0.0
+                if seconds is not None and now + last > seconds:
                     return "seconds"
                 if stop is not None and stop():
                     return "interrupted"
@@ -235,14 +236,12 @@ def _result(
     index = best[None, :, None].expand(1, -1, successors.shape[-1])
     solutions = successors.gather(0, index).squeeze(0)  # [B, N]
     env.check_solution_validity({**_rows(state, len(costs)), "rec_best": solutions})
-    tour = tour_from_order(order_from_successors(solutions)[0])
-    has_depot = "depot" in env.instance_shapes
     return ImprovementResult(
         solutions.cpu(),
-        (tour[:, 1:] if has_depot else tour).cpu(),
+        env.constructive_actions(solutions).cpu(),
         costs.cpu(),
-        torch.stack(record.costs),
-        torch.tensor(record.times, dtype=torch.float64),
+        torch.stack([best for best, _ in record.points]),
+        torch.tensor([seconds for _, seconds in record.points], dtype=torch.float64),
         stopped,
     )
 
@@ -266,7 +265,8 @@ def _check_limits(
         raise ConfigError("expected a limit, got neither steps nor seconds; give one of them")
     if steps is not None and (isinstance(steps, bool) or not isinstance(steps, int) or steps < 1):
         raise ConfigError(f"expected steps to be an integer of at least 1, got {steps!r}")
-    if seconds is not None and not (isinstance(seconds, int | float) and seconds > 0):
+    is_number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
+    if seconds is not None and not (is_number and seconds > 0):
         raise ConfigError(f"expected a positive number of seconds, got {seconds!r}")
     if type(num_augment) is not int or num_augment < 1:
         raise ConfigError(f"expected num_augment to be an integer from 1 on, got {num_augment!r}")
@@ -301,9 +301,9 @@ def _bar(
         def report(record: _Record) -> None:
             if not shown:
                 return
-            made = len(record.times) - 1
-            best = f"step {made}, mean best cost {float(record.costs[-1].mean()):.4f}"
-            done = made if steps is not None else record.times[-1]
+            made, (costs, seconds_so_far) = len(record.points) - 1, record.points[-1]
+            best = f"step {made}, mean best cost {float(costs.mean()):.4f}"
+            done = made if steps is not None else seconds_so_far
             bar.update(task, completed=done, best=best)
 
         yield report

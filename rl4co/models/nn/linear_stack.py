@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import ClassVar
 
-from torch import nn
+import torch.nn.functional as F
+
+from torch import Tensor, nn
 
 from rl4co.models.nn.heads import uniform_parameters_
 
@@ -22,10 +25,14 @@ class LinearStack(nn.Sequential):
         `[*B, sizes[0]]` → `[*B, sizes[-1]]`
     """
 
+    #: Class of the first layer.
+    first_layer: ClassVar[type[nn.Linear]] = nn.Linear
+
     def __init__(self, sizes: Sequence[int], dropout: float = 0.0) -> None:
         layers: list[nn.Module] = []
         for index in range(len(sizes) - 1):
-            layers.append(nn.Linear(sizes[index], sizes[index + 1]))
+            layer = nn.Linear if index else self.first_layer
+            layers.append(layer(sizes[index], sizes[index + 1]))
             if index < len(sizes) - 2:
                 layers.append(nn.ReLU(inplace=True))
             if index == 0 and dropout > 0:
@@ -33,7 +40,36 @@ class LinearStack(nn.Sequential):
         super().__init__(*layers)
         uniform_parameters_(self)
 
-    @property
-    def linear_layers(self) -> list[nn.Linear]:
-        """The layers that have weights."""
-        return [layer for layer in self if isinstance(layer, nn.Linear)]
+
+class PairLinear(nn.Linear):
+    """A linear layer over all pairs of rows, which falls apart in a part of each row.
+
+    $$y_{jk} = W [a_j, b_k] + c = W_a a_j + W_b b_k + c$$
+
+    Shapes:
+        a `[*B, N, P]`, b `[*B, M, P]` → `[*B, N, M, out]`, with `in_features` 2P
+    """
+
+    def forward(self, a: Tensor, b: Tensor) -> Tensor:  # type: ignore[override]
+        """The layer, without a table of all pairs as input."""
+        of_a, of_b = self.weight.chunk(2, 1)  # [out, P] each
+        rows = F.linear(a, of_a, self.bias).unsqueeze(-2)  # [*B, N, 1, out]
+        return rows + F.linear(b, of_b).unsqueeze(-3)
+
+
+class PairStack(LinearStack):
+    """A stack of linear layers over all pairs of rows.
+
+    Shapes:
+        a `[*B, N, P]`, b `[*B, M, P]` → `[*B, N, M, sizes[-1]]`, with `sizes[0]` 2P
+    """
+
+    first_layer = PairLinear
+
+    def forward(self, a: Tensor, b: Tensor) -> Tensor:  # type: ignore[override]
+        """Applies the layers, the first of which takes both."""
+        first, *further = self
+        x = first(a, b)
+        for layer in further:
+            x = layer(x)
+        return x

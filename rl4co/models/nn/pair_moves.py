@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from rl4co.models.nn.dual_aspect import PairScores
 from rl4co.models.nn.heads import HeadProjection
-from rl4co.models.nn.linear_stack import LinearStack
+from rl4co.models.nn.linear_stack import LinearStack, PairStack
 
 #: Moves whose pairs are told one by one.
 RECENT = 3
@@ -76,7 +76,7 @@ class NodePairReinsertion(nn.Module):
         super().__init__()
         self.in_front = PairScores(embed_dim, num_heads, scaled=False)
         self.behind = PairScores(embed_dim, num_heads, scaled=False)
-        self.network = LinearStack([4 * num_heads, hidden, hidden, 1])
+        self.network = PairStack([4 * num_heads, hidden, hidden, 1])
 
     def forward(self, h: Tensor, pair: Tensor, successors: Tensor) -> Tensor:
         """Logits `[B, N, N]` (j, k).
@@ -91,12 +91,4 @@ class NodePairReinsertion(nn.Module):
         back = self.behind(nodes, h)
         back = back.gather(-1, successors[:, None, None].expand_as(back))
         scores = torch.cat([front, back], 1).permute(2, 0, 3, 1)  # [2, B, N, 2H]
-        # The first layer falls apart in parts of j and k, which are added for all their pairs.
-        first, *further = self.network.linear_layers
-        weight = first.weight.chunk(2, 1)  # [hidden, 2H] each
-        of_j = scores[0] @ weight[0].t() + first.bias  # [B, N, hidden]
-        of_k = scores[1] @ weight[1].t()
-        hidden = (of_j.unsqueeze(2) + of_k.unsqueeze(1)).relu_()  # [B, N, N, hidden]
-        for layer in further[:-1]:
-            hidden = layer(hidden).relu_()
-        return further[-1](hidden).squeeze(-1)
+        return self.network(scores[0], scores[1]).squeeze(-1)

@@ -35,19 +35,37 @@ class SynthesisAttention(nn.Module):
         self.key = HeadProjection(embed_dim, num_heads, size)
         self.value = HeadProjection(embed_dim, num_heads, size)
         self.out = HeadMerge(num_heads, size, embed_dim)
-        self.mix_in = nn.Linear(2 * num_heads, 2 * num_heads)
-        self.mix_out = nn.Linear(2 * num_heads, num_heads)
+        self.mix_in = ScoreMix(2 * num_heads, 2 * num_heads)
+        self.mix_out = ScoreMix(2 * num_heads, num_heads)
 
     def forward(self, x: Tensor, auxiliary: Tensor) -> Tensor:
         """Attends."""
         own = self.query(x) @ self.key(x).transpose(-2, -1)  # [B, H, N, N]
-        num_heads = own.shape[1]
-        weight, auxiliary_weight = self.mix_in.weight.split(num_heads, 1)  # [2H, H] each
-        # What comes from auxiliary scores is computed once if instances share them.
-        offset = _mix(auxiliary_weight, auxiliary) + self.mix_in.bias[:, None, None]
-        hidden = (_mix(weight, own) + offset).relu_()  # [B, 2H, N, N]
-        mixed = _mix(self.mix_out.weight, hidden) + self.mix_out.bias[:, None, None]
+        mixed = self.mix_out(self.mix_in(own, auxiliary).relu())  # [B, H, N, N]
         return self.out(mixed.softmax(-1) @ self.value(x))
+
+
+class ScoreMix(nn.Linear):
+    """A linear map over the heads of scores of all pairs, of one kind or several.
+
+    Scores that all instances share (without a batch axis) are mixed once.
+
+    Shapes:
+        scores `[*B, H_1, N, N]`, `[*B, H_2, N, N]`, ... → `[*B, out, N, N]`, with `in_features` the
+        sum of the H
+    """
+
+    def forward(self, *scores: Tensor) -> Tensor:
+        """Mixes."""
+        weights = self.weight.split([each.shape[-3] for each in scores], 1)
+        mixed = self.bias[:, None, None]
+        # The last first: what is shared is added up before it meets the instances.
+        for weight, each in zip(reversed(weights), reversed(scores), strict=True):
+            flat = each.flatten(-2)  # [*B, H, N * N]
+            # Expanded, as torch would otherwise bring the heads to the end and back.
+            part = weight.expand(*flat.shape[:-2], *weight.shape) @ flat
+            mixed = part.unflatten(-1, each.shape[-2:]) + mixed
+        return mixed
 
 
 class SynthesisLayer(nn.Module):
@@ -91,11 +109,3 @@ class PositionScores(nn.Module):
         # They reach hundreds, where rounding in float32 shows in probabilities. The table is small.
         dtype = positions.dtype if positions.device.type == "mps" else torch.float64
         return (query.to(dtype) @ key.to(dtype).transpose(-2, -1)).to(positions.dtype)
-
-
-def _mix(weight: Tensor, scores: Tensor) -> Tensor:
-    """A linear map over heads: `[O, H]`, `[*B, H, N, N]` → `[*B, O, N, N]`."""
-    flat = scores.flatten(-2)  # [*B, H, N * N]
-    # Expanded, as torch would otherwise bring the heads to the end and back.
-    weight = weight.expand(*flat.shape[:-2], *weight.shape)
-    return torch.matmul(weight, flat).unflatten(-1, scores.shape[-2:])

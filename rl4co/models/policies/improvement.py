@@ -11,6 +11,7 @@ import torch
 
 from tensordict import TensorDictBase
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from rl4co.core.errors import (
     ConfigError,
@@ -111,9 +112,14 @@ class ImprovementPolicy(PretrainedMixin, nn.Module):
         check_nan: bool = True,
     ) -> None:
         super().__init__()
-        for name, part in {"encoder": encoder, "decoder": decoder}.items():
-            if not isinstance(part, nn.Module):
+        for name, part in {"encoder": encoder, "decoder": decoder, "critic": critic}.items():
+            if not isinstance(part, nn.Module) and not (name == "critic" and part is None):
                 raise ConfigError(f"expected an nn.Module as {name}, got {part!r}")
+        if not isinstance(getattr(decoder, "moves", None), str):
+            raise ConfigError(
+                f"expected a decoder that names its kind of moves, got a {type(decoder).__name__}; "
+                "derive it from ImprovementDecoder and set `moves`"
+            )
         self.encoder, self.decoder, self.critic = encoder, decoder, critic
         self.env_name, self.env_params = env_name, dict(env_params or {})
         self.tanh_clipping, self.temperature = tanh_clipping, temperature
@@ -209,6 +215,10 @@ class ImprovementPolicy(PretrainedMixin, nn.Module):
         state = dict(match_precision(td, self).items())
         return self._value(self.encoder(state), state)
 
+    def check_decoding(self, decode_type: str | None = None, **decoding: Any) -> None:
+        """Raises for arguments of decoding that :meth:`forward` does not take."""
+        self._rule("test", decode_type, decoding)
+
     def environment(self, env: RL4COEnvBase | str | None) -> ImprovementEnvBase:
         """The environment meant, if its moves are those of this policy."""
         if env is None:
@@ -239,7 +249,7 @@ class ImprovementPolicy(PretrainedMixin, nn.Module):
         """The move of :meth:`_move`, for so many instances at a time as a CPU does best."""
         batch, size = state["visited_time"].shape
         num_chunks = 1
-        if state["locs"].device.type == "cpu":
+        if state["locs"].device.type == "cpu" and not self._needs_whole_batch():
             num_chunks = max(1, math.ceil(batch * size**2 / _PAIRS_AT_ONCE))
         rows = math.ceil(batch / num_chunks)  # of all chunks, so that none is much smaller
         if rows >= batch:
@@ -253,6 +263,10 @@ class ImprovementPolicy(PretrainedMixin, nn.Module):
             move = None if given is None else given[part]
             parts.append(self._move(some, env, choices, move, phase, wanted))
         return {key: torch.cat([part[key] for part in parts]) for key in parts[0]}
+
+    def _needs_whole_batch(self) -> bool:
+        """Whether statistics of the batch are learned from, by layers of a user's own."""
+        return self.training and any(isinstance(part, _BatchNorm) for part in self.modules())
 
     def _move(
         self,

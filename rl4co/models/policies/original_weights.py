@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
+import numpy as np
 import torch
 
 from torch import Tensor
@@ -33,7 +34,7 @@ def read_original(
         method: Name of the method, for messages.
     """
     content = source if isinstance(source, Mapping) else read_weights(source, method)
-    weights = {key: torch.as_tensor(value) for key, value in _flatten(content).items()}
+    weights = {key: _as_weight(key, value, method) for key, value in _flatten(content).items()}
     actor = _strip(weights, _ACTOR)
     if not actor:
         raise FileFormatError(
@@ -82,7 +83,14 @@ def require(weights: Weights, key: str, method: str) -> Tensor:
             f"expected original weights of {method} with the key {key!r}, got "
             f"{sorted(weights)[:3]}; is this a file of another method?"
         )
-    return weights[key]
+    weight = weights[key]
+    dims = 3 if ".W_" in key else 2  # of heads, or of a linear layer
+    if weight.dim() != dims:
+        raise FileFormatError(
+            f"expected {key!r} of original {method} weights with {dims} axes, got shape "
+            f"{list(weight.shape)}"
+        )
+    return weight
 
 
 def count_layers(weights: Weights) -> int:
@@ -181,6 +189,19 @@ def critic_sizes(critic: Weights, encoder: str, head: str, method: str) -> dict[
         "pooled_dim": shapes["pooled"][0],
         "hidden": [shapes["first"][0], shapes["second"][0]],
     }
+
+
+def _as_weight(key: str, value: Any, method: str) -> Tensor:
+    is_float = (
+        value.is_floating_point() if isinstance(value, Tensor)
+        else isinstance(value, np.ndarray) and value.dtype.kind == "f"
+    )  # fmt: skip
+    if not is_float or not bool(torch.as_tensor(value).isfinite().all()):
+        raise FileFormatError(
+            f"expected tensors or arrays of finite floats as original {method} weights, got others "
+            f"for {key!r}: {str(value)[:60]}"
+        )
+    return torch.as_tensor(value)
 
 
 def _flatten(content: Mapping[str, Any]) -> dict[str, Any]:

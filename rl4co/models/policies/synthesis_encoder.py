@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import torch
+
 from torch import Tensor, nn
 
 from rl4co.core.ops import gather_points
@@ -38,7 +40,8 @@ class SynthesisEncoder(ImprovementEncoder):
         feedforward_hidden: Width of the feed-forward layers.
         init_embedding: State → embeddings of the nodes `[B, N, D]` (default: a linear map of the
             coordinates).
-        pos_embedding: Replaces the cyclic positional encoding; see its `table`.
+        pos_embedding: Replaces the cyclic positional encoding: positions `[N]` and a tensor whose
+            device and dtype to take → vectors `[N, D]`.
     """
 
     def __init__(
@@ -48,7 +51,7 @@ class SynthesisEncoder(ImprovementEncoder):
         num_layers: int = 3,
         feedforward_hidden: int = 128,
         init_embedding: nn.Module | None = None,
-        pos_embedding: CyclicPositionalEncoding | None = None,
+        pos_embedding: nn.Module | None = None,
     ) -> None:
         super().__init__()
         self.init_embedding = init_embedding or LinearCoordinates(embed_dim)
@@ -62,7 +65,8 @@ class SynthesisEncoder(ImprovementEncoder):
         """Embeddings `[B, N, D]`."""
         order = state["visited_time"]
         nodes = self.init_embedding(state)  # [B, N, D]
-        auxiliary = self.position_scores(self.pos_embedding.table(nodes, order.shape[-1]))
+        places = torch.arange(order.shape[-1], device=order.device)
+        auxiliary = self.position_scores(self.pos_embedding(places, nodes))
         x = gather_points(nodes, tour_from_order(order))  # in the order of the visits
         for layer in self.layers:
             x = layer(x, auxiliary)
@@ -79,7 +83,7 @@ class SynthesisPolicy(ImprovementPolicy):
         env_name: Environment.
         embed_dim: Size D of embeddings.
         num_heads: Heads.
-        num_encoder_layers: Encoder layers.
+        num_encoder_layers: Encoder layers (default: 3).
         feedforward_hidden: Width of the encoder's feed-forward layers (default: D).
         dropout: Probability of dropout in the critic.
         init_embedding: Replaces the encoder's embedding of coordinates.
@@ -97,22 +101,23 @@ class SynthesisPolicy(ImprovementPolicy):
         env_name: str = "tsp_kopt",
         embed_dim: int = 128,
         num_heads: int = 4,
-        num_encoder_layers: int = 3,
+        num_encoder_layers: int | None = None,
         feedforward_hidden: int | None = None,
         dropout: float = 0.01,
         init_embedding: nn.Module | None = None,
-        pos_embedding: CyclicPositionalEncoding | None = None,
+        pos_embedding: nn.Module | None = None,
         critic_kwargs: Mapping[str, Any] | None = None,
         **kwargs: Any,
     ) -> None:
         refuse_beside_encoder(
-            encoder, feedforward_hidden=feedforward_hidden, init_embedding=init_embedding,
-            pos_embedding=pos_embedding,
+            encoder, num_encoder_layers=num_encoder_layers, feedforward_hidden=feedforward_hidden,
+            init_embedding=init_embedding, pos_embedding=pos_embedding,
         )  # fmt: skip
         if encoder is None:
+            layers = 3 if num_encoder_layers is None else num_encoder_layers
             width = feedforward_hidden or embed_dim
             encoder = SynthesisEncoder(
-                embed_dim, num_heads, num_encoder_layers, width, init_embedding, pos_embedding
+                embed_dim, num_heads, layers, width, init_embedding, pos_embedding
             )
         sizes = {"embed_dim": embed_dim, "num_heads": num_heads, "dropout": dropout}
         value = own_critic(critic, critic_kwargs, **sizes)

@@ -9,6 +9,7 @@ listed as missing, and loading asks for it.
 from __future__ import annotations
 
 import functools
+import importlib
 import pickle
 import re
 
@@ -32,6 +33,7 @@ from rl4co.models.policies.budget import parameter_budget, refuse_absurd_sizes
 RECORD_KEY = "rl4co"
 _FORMAT = 2
 _ZOO = "rl4co.models.zoo"
+_ALGORITHMS = "rl4co.models.rl"
 #: How often a constructor may make the weights of a model (of a policy, its baseline, ...).
 _COPIES = 4
 #: Arguments that say where an object is, not what it is; the one who loads it decides.
@@ -286,7 +288,7 @@ def _rebuild(entry: Mapping[str, Any]) -> Any:
 
 
 def _model_class(cls: type[M], name: str, source: Any) -> Any:
-    """The class called `name`: `cls`, a subclass of it, a model of the zoo or of a plug-in.
+    """The class called `name`: `cls`, a subclass of it, an algorithm, a model or a plug-in's.
 
     A checkpoint of a base class of `cls` is one of `cls` if its arguments and weights fit: a policy
     that was trained by REINFORCE itself makes an Attention Model, say.
@@ -296,8 +298,8 @@ def _model_class(cls: type[M], name: str, source: Any) -> Any:
     if name in bases:
         return cls
     if name not in found:
-        zoo = exported_names(_ZOO)
-        candidate = resolve(zoo[name], name) if name in zoo else _plugin_model(name)
+        module = importlib.import_module(exported_names(_ZOO).get(name, _ALGORITHMS))
+        candidate = getattr(module, name, None) or _plugin_model(name)
         if not (isinstance(candidate, type) and issubclass(candidate, cls)):
             raise FileFormatError(
                 f"expected a checkpoint of {cls.__name__} in {source}, got one of {name}; use "

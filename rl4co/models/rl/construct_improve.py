@@ -17,11 +17,11 @@ from tensordict import TensorDictBase
 from torch import Tensor, nn
 
 from rl4co.core.errors import ConfigError
+from rl4co.core.modes import evaluating
 from rl4co.core.ops import unbatchify, unbatchify_and_gather
 from rl4co.envs.base import RL4COEnvBase
 from rl4co.envs.hooks import State
 from rl4co.models.policies.improvement import ImprovementPolicy
-from rl4co.models.policies.modes import evaluating
 from rl4co.models.rl.losses import reinforce_loss
 from rl4co.models.rl.n_step_ppo import n_step_PPO
 
@@ -31,13 +31,16 @@ class ConstructAndImprove(n_step_PPO):
 
     Of each batch, the constructive policy makes a solution from every start and learns by
     REINFORCE, with their mean as baseline, as POMO does. The improvement policy begins with the
-    best of them and learns by n-step PPO. Validation and test construct greedily from every start.
+    best of them and learns by n-step PPO, without warm-up moves unless asked for. Validation and
+    test construct greedily from every start.
 
     Args:
         env: Improvement environment; solutions are constructed in its `constructive_env`.
         policy: Improvement policy.
         constructor: Constructive policy of the same problem.
         lr_constructor: Its learning rate.
+        curriculum: See :class:`n_step_PPO`; solutions that were constructed are hard to improve
+            from the beginning.
         kwargs: See :class:`n_step_PPO`.
     """
 
@@ -52,13 +55,20 @@ class ConstructAndImprove(n_step_PPO):
         policy: nn.Module,
         constructor: nn.Module,
         lr_constructor: float = 1e-4,
+        curriculum: str = "none",
         **kwargs: Any,
     ) -> None:
-        super().__init__(env, policy, **kwargs)
-        if isinstance(constructor, ImprovementPolicy):
+        super().__init__(env, policy, curriculum=curriculum, **kwargs)
+        if isinstance(constructor, ImprovementPolicy) or not isinstance(constructor, nn.Module):
             raise ConfigError(
                 "expected a constructor that makes solutions from nothing, got a "
                 f"{type(constructor).__name__}; use for example an AttentionModelPolicy"
+            )
+        problem = self._env.constructive_env.name
+        if getattr(constructor, "env_name", problem) != problem:
+            raise ConfigError(
+                f"expected a constructor for {problem}, whose solutions {env.name} improves, got "
+                f"one for {constructor.env_name}"
             )
         self.constructor, self.lr_constructor = constructor, lr_constructor
 
@@ -67,7 +77,7 @@ class ConstructAndImprove(n_step_PPO):
     ) -> State:
         """The state with constructed solutions, from which the constructor may learn."""
         initial = functools.partial(self.construct, rng=rng, is_learning=is_learning)
-        return dict(self._env.reset(batch, initial=initial).items())
+        return dict(self._env.reset(batch, initial=initial, rng=rng).items())
 
     def construct(
         self,
@@ -90,12 +100,13 @@ class ConstructAndImprove(n_step_PPO):
         decoding = {"num_starts": starts, "rng": rng}
         if is_learning:
             sampled = {"phase": "train", "decode_type": "multistart_sampling"}
-            out = self.constructor(td, env, **sampled, **decoding)
-            reward = unbatchify(out["reward"], starts)  # [B, S]
-            advantage = reward - reward.mean(1, keepdim=True)
-            self.update_weights(
-                reinforce_loss(advantage, unbatchify(out["log_likelihood"], starts))
-            )
+            with torch.enable_grad():  # first solutions are otherwise made without
+                out = self.constructor(td, env, **sampled, **decoding)
+                reward = unbatchify(out["reward"], starts)  # [B, S]
+                advantage = reward - reward.mean(1, keepdim=True)
+                self.update_weights(
+                    reinforce_loss(advantage, unbatchify(out["log_likelihood"], starts))
+                )
         else:
             with torch.no_grad(), evaluating(self.constructor):
                 greedy = {"phase": "test", "decode_type": "multistart_greedy"}

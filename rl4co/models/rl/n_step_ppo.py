@@ -18,12 +18,12 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from rl4co.core.errors import ConfigError
+from rl4co.core.modes import evaluating
 from rl4co.core.rng import derive_generator, forked_rng
 from rl4co.envs.base import RL4COEnvBase
 from rl4co.envs.hooks import State
 from rl4co.envs.improvement import ImprovementEnvBase
 from rl4co.models.policies.improvement import ImprovementPolicy
-from rl4co.models.policies.modes import evaluating
 from rl4co.models.rl.curriculum import Curriculum
 from rl4co.models.rl.inner_loop import InnerLoop
 from rl4co.models.rl.losses import (

@@ -19,9 +19,9 @@ from tensordict import TensorDict, TensorDictBase
 from torch import Tensor, nn
 
 from rl4co.core.errors import ConfigError
+from rl4co.core.modes import evaluating
 from rl4co.data.augment import StateAugmentation
 from rl4co.envs.base import RL4COEnvBase
-from rl4co.models.policies.modes import evaluating
 from rl4co.tasks.evaluate import best_solutions, device_of, pad_and_join
 
 

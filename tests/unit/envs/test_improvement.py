@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import itertools
 
@@ -35,6 +36,7 @@ from rl4co.envs.successors import (
     tour_from_order,
     tour_from_visits,
 )
+from rl4co.models import REINFORCE, AttentionModelPolicy
 from rl4co.utils.decoding import random_policy, rollout
 
 SQUARE = TensorDict(
@@ -255,6 +257,44 @@ def test_first_solutions_of_a_policy(env, constructive):
     assert td["rec_current"].tolist() == [[*range(1, size), 0]] * 2
 
 
+def test_a_constructive_policy_is_left_as_it_was():
+    """Used in evaluation mode without gradients, sampling from the given stream alone."""
+    env = TSPkoptEnv(generator_params={"num_loc": 8})
+    instances = env.generator(4, rng=derive_generator(0))
+    sizes = {"embed_dim": 16, "num_heads": 2, "num_encoder_layers": 1}
+    policy = AttentionModelPolicy(env_name="tsp", **sizes)
+    before = copy.deepcopy(policy.state_dict())
+    sampled = functools.partial(policy, decode_type="sampling")
+    found = []
+    for seed in (1, 1, 2):
+        torch.manual_seed(len(found))
+        td = env.reset(instances, initial=sampled, rng=derive_generator(seed))
+        found.append(td["rec_current"])
+    assert torch.equal(found[0], found[1])
+    assert not torch.equal(found[0], found[2])
+    assert policy.training
+    assert all(torch.equal(value, before[key]) for key, value in policy.state_dict().items())
+    with pytest.raises(ConfigError, match="say select_best=True"):
+        env.reset(instances, initial=functools.partial(policy, decode_type="multistart_greedy"))
+    with pytest.raises(ConfigError, match=r"got the model REINFORCE; pass its \.policy"):
+        env.reset(instances, initial=REINFORCE(TSPEnv(), policy, baseline="no"))
+
+
+@pytest.mark.parametrize("variant", ["2-opt", "orders"])
+def test_classical_solvers_give_successors(variant: str):
+    """Those of the constructive environment; nothing is better than an optimal solution."""
+    env = VARIANTS[variant](6)
+    td = env.reset(batch_size=2, initial="greedy")
+    instances = env.instances_of(td)
+    assert torch.equal(env.reset(instances, initial="greedy")["rec_best"], td["rec_best"])
+    solutions, costs = env.solve(instances, max_runtime=0.2, initial=td["rec_best"])
+    torch.testing.assert_close(env.get_reward(td, solutions), -costs)
+    assert (costs <= td["cost_bsf"] + 1e-5).all()
+    visits = env.constructive_actions(solutions)
+    reward = env.constructive_env.get_reward(env.constructive_env.reset(instances), visits)
+    torch.testing.assert_close(reward, -costs)
+
+
 def test_setting_back_and_forgetting():
     env, rng = TSPkoptEnv(), derive_generator(3)
     td = env.reset(batch_size=4, initial="greedy")
@@ -284,7 +324,7 @@ def test_first_solutions_that_are_none():
         env.reset(SQUARE, initial=torch.tensor([[1, 2, 0]]))
     with pytest.raises(ConfigError, match="integer successors"):
         env.reset(SQUARE, initial=torch.tensor([[1.0, 2.0, 3.0, 0.0]]))
-    with pytest.raises(ConfigError, match="as successors or from a policy, got int"):
+    with pytest.raises(ConfigError, match="as a tensor of successors or from a policy, got int"):
         env.reset(SQUARE, initial=5)
     with pytest.raises(
         UnknownNameError, match="no initial solution 'greedi'; did you mean 'greedy'"
@@ -361,6 +401,13 @@ def test_rollout_of_some_moves(variant: str):
     assert final["i"].tolist() == [[5]] * 3
     with pytest.raises(ConfigError, match="no end of its own, got None"):
         rollout(env, td, env.rand_action)
+    with pytest.raises(ConfigError, match=r"env\.rand_action is a random policy"):
+        rollout(env, td, random_policy, max_steps=2)
+    with pytest.raises(ConfigError, match="writes td"):
+        rollout(env, td, lambda td: {"actions": None}, max_steps=2)
+    for action in (torch.full_like(td["last_action"], 99), torch.zeros(3, 1, dtype=torch.int64)):
+        with pytest.raises(InvalidActionError):
+            rollout(env, td, lambda td, action=action: td.set("action", action), max_steps=2)
     assert rollout(TSPEnv(), TSPEnv().reset(batch_size=2), random_policy)[2].shape == (2, 20)
 
 
@@ -462,6 +509,8 @@ def test_picture_of_a_move(variant: str):
     assert colors.count(REMOVED) == colors.count(ADDED) > 0
     before, then = float(td["cost_current"][1]), float(after["cost_current"][1])
     assert figure.axes[0].get_title().endswith(f"cost {before:.3f} → {then:.3f}")
+    with pytest.raises(InvalidActionError, match="integer action of shape"):
+        env.render(td, td["rec_best"])
     still = env.render(td, index=1)
     assert ADDED not in [line.get_color() for line in still.axes[0].get_lines()]
 
@@ -475,3 +524,7 @@ def test_picture_of_costs():
     assert timed.axes[0].get_xlabel() == "seconds"
     with pytest.raises(ConfigError, match="mean over instances"):
         render_costs(torch.rand(3, 4))
+    with pytest.raises(ConfigError, match="each of 2 steps, got shape"):
+        render_costs([3.0, 2.0], [3.0])
+    with pytest.raises(ConfigError, match="times of the curves a, b, got those of a"):
+        render_costs({"a": [3.0], "b": [2.0]}, times=[0.0])

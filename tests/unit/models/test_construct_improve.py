@@ -39,7 +39,7 @@ def make_model(
     env = env_cls(generator_params={"num_loc": size}, **params)
     network = {**TINY, "embed_dim": width, "feedforward_hidden": width}
     constructor = constructor_cls(env_name=problem, **network)
-    settings = {**SIZES, **STEPS, "seed": 5, "curriculum": "none", **options}
+    settings = {**SIZES, **STEPS, "seed": 5, **options}
     return ConstructAndImprove(env, policy_cls(**TINY), constructor, **settings)
 
 
@@ -95,6 +95,11 @@ def test_a_killed_run_is_bit_equal(tmp_path: Path):
 def test_a_constructor_that_improves_is_refused():
     with pytest.raises(ConfigError, match="makes solutions from nothing, got a NeuOptPolicy"):
         ConstructAndImprove(TSPkoptEnv(k_max=4), NeuOptPolicy(**TINY), NeuOptPolicy(**TINY))
+    with pytest.raises(ConfigError, match="makes solutions from nothing, got a int"):
+        ConstructAndImprove(TSPkoptEnv(k_max=4), NeuOptPolicy(**TINY), 3)
+    other = AttentionModelPolicy(env_name="pdp", **TINY)
+    with pytest.raises(ConfigError, match=r"a constructor for tsp, .*, got one for pdp"):
+        ConstructAndImprove(TSPkoptEnv(k_max=4), NeuOptPolicy(**TINY), other)
 
 
 @pytest.mark.learning

@@ -8,6 +8,7 @@ import math
 import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
 
 from torch import nn
 
@@ -79,7 +80,9 @@ def test_synthesis_attention_mixes_both_scores():
     attention, x, auxiliary = SynthesisAttention(8, 2), torch.randn(3, 5, 8), torch.randn(2, 5, 5)
     own = attention.query(x) @ attention.key(x).transpose(-2, -1)
     both = torch.cat([own, auxiliary.expand(3, -1, -1, -1)], 1).permute(0, 2, 3, 1)  # [B, N, N, 2H]
-    mixed = attention.mix_out(attention.mix_in(both).relu()).permute(0, 3, 1, 2)
+    first, second = attention.mix_in, attention.mix_out
+    hidden = F.linear(both, first.weight, first.bias).relu()
+    mixed = F.linear(hidden, second.weight, second.bias).permute(0, 3, 1, 2)
     expected = attention.out(mixed.softmax(-1) @ attention.value(x))
     torch.testing.assert_close(attention(x, auxiliary), expected)
     torch.testing.assert_close(attention(x, auxiliary.expand(3, -1, -1, -1)), expected)
@@ -117,7 +120,39 @@ def test_reinsertion_scores_every_pair_of_places():
     for j, k in ((0, 0), (0, 2), (4, 2)):
         sj, sk = int(successors[0, j]), int(successors[0, k])
         features = torch.cat([front[:, 0, j], back[:, 0, sj], front[:, 1, k], back[:, 1, sk]])
-        torch.testing.assert_close(logits[0, j, k], module.network(features)[0])
+        first, *further = module.network
+        hidden = F.linear(features, first.weight, first.bias)
+        for layer in further:
+            hidden = layer(hidden)
+        torch.testing.assert_close(logits[0, j, k], hidden[0])
+
+
+@torch.no_grad()
+@pytest.mark.parametrize(
+    ("policy_cls", "env", "part"),
+    [
+        (N2SPolicy, PDPRuinRepairEnv(), "decoder.reinsertion.network.0"),
+        (N2SPolicy, PDPRuinRepairEnv(), "decoder.reinsertion.network.1"),
+        (N2SPolicy, PDPRuinRepairEnv(), "decoder.removal.network.2"),
+        (N2SPolicy, PDPRuinRepairEnv(), "encoder.pos_embedding"),
+        (NeuOptPolicy, TSPkoptEnv(k_max=4), "encoder.layers.0.attention.mix_in"),
+        (NeuOptPolicy, TSPkoptEnv(k_max=4), "encoder.layers.0.attention.mix_out"),
+        (NeuOptPolicy, TSPkoptEnv(k_max=4), "decoder.streams.keys"),
+        (DACTPolicy, TSPkoptEnv(), "encoder.pos_embedding"),
+        (DACTPolicy, TSPkoptEnv(), "decoder.network.2"),
+    ],
+)
+def test_every_part_is_called(policy_cls, env, part):
+    """What a hook changes, or a part that is put in another's place, has its effect."""
+    policy = policy_cls(dropout=0.0, **TINY).eval()
+    td = env.reset(batch_size=3)
+    actions = env.random_action(dict(td.items()))
+    plain = policy(td, env, actions=actions)["log_likelihood"]
+    hook = policy.get_submodule(part).register_forward_hook(lambda *call: call[-1].square())
+    changed = policy(td, env, actions=actions)["log_likelihood"]
+    assert not torch.allclose(plain, changed)
+    hook.remove()
+    torch.testing.assert_close(policy(td, env, actions=actions)["log_likelihood"], plain)
 
 
 # ---------------------------------------------------------------- choices
@@ -181,7 +216,8 @@ class Plain(ImprovementEncoder):
 )
 def test_parts_can_be_exchanged(policy_cls, env, dim):
     """An encoder of one's own, an embedding, and no critic."""
-    policy = policy_cls(encoder=Plain(dim), critic=False, **TINY).eval()
+    sizes = {"embed_dim": TINY["embed_dim"], "num_heads": TINY["num_heads"]}
+    policy = policy_cls(encoder=Plain(dim), critic=False, **sizes).eval()
     td = env.reset(batch_size=3)
     out = policy(td, env, return_entropy=True)
     env.check_solution_validity(env.step(td.set("action", out["actions"]))["next"])
@@ -199,7 +235,13 @@ def test_parts_can_be_exchanged(policy_cls, env, dim):
             return self.linear(2 * state["locs"])
 
     with pytest.raises(ConfigError, match="no init_embedding beside an encoder"):
-        policy_cls(encoder=Plain(dim), init_embedding=Doubled(), **TINY)
+        policy_cls(encoder=Plain(dim), init_embedding=Doubled(), **sizes)
+    with pytest.raises(ConfigError, match="no num_encoder_layers beside an encoder"):
+        policy_cls(encoder=Plain(dim), **TINY)
+    with pytest.raises(ConfigError, match="as critic, got 3"):
+        policy_cls(critic=3, **TINY)
+    with pytest.raises(ConfigError, match="names its kind of moves, got a Linear"):
+        policy_cls(decoder=nn.Linear(2, 2), **TINY)
     embedding = Doubled()
     policy_cls(init_embedding=embedding, **TINY).eval()(env.reset(batch_size=3), env)
     assert embedding.calls == 1
@@ -211,7 +253,8 @@ def test_sizes_of_the_critic(policy_cls):
     critic = policy_cls(critic_kwargs=sizes, **TINY).critic
     assert critic.query.weight.shape[0] == 15
     assert critic.feedforward[0].out_features == 7
-    assert [layer.out_features for layer in critic.network.linear_layers] == [9, 4, 1]
+    layers = [layer for layer in critic.network if isinstance(layer, nn.Linear)]
+    assert [layer.out_features for layer in layers] == [9, 4, 1]
     with pytest.raises(ConfigError, match="no critic_kwargs without critic=True"):
         policy_cls(critic=False, critic_kwargs=sizes, **TINY)
 

@@ -14,7 +14,13 @@ import torch
 from typer.testing import CliRunner
 
 from rl4co.cli import app
-from rl4co.core.errors import ConfigError, InvalidSolutionError, UnknownNameError, UnsupportedError
+from rl4co.core.errors import (
+    ConfigError,
+    InvalidActionError,
+    InvalidSolutionError,
+    UnknownNameError,
+    UnsupportedError,
+)
 from rl4co.core.rng import derive_generator
 from rl4co.envs import PDPRuinRepairEnv, TSPEnv, TSPkoptEnv
 from rl4co.models import (
@@ -25,6 +31,7 @@ from rl4co.models import (
     N2SPolicy,
     NeuOptPolicy,
 )
+from rl4co.models.zoo.dact.policy import DACTDecoder
 from rl4co.tasks.evaluate import evaluate_policy
 from rl4co.tasks.improve import improve
 
@@ -116,6 +123,35 @@ def test_seconds_are_kept():
     assert time.perf_counter() - started < 20.0
     assert result.stopped == "seconds"
     assert result.steps > 0
+
+    def slow(td, env, phase):
+        time.sleep(0.1)
+        return {"actions": torch.arange(8).expand(BATCH, -1)}
+
+    late = improve(policy, env, instances, seconds=0.05, initial=slow)
+    assert late.steps == 0  # first solutions count
+    assert float(late.times[0]) >= 0.1
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_states_go_on_from_their_best(name: str):
+    policy, env, instances = make(name)
+    td = env.reset(instances, initial="greedy")
+    for copies in (1, 2):
+        result = improve(policy, env, td, steps=2, num_augment=copies)
+        torch.testing.assert_close(result.incumbents[0], td["cost_bsf"])
+
+
+def test_forbidden_moves_of_a_decoder_are_noticed():
+    class Stubborn(DACTDecoder):
+        def forward(self, embeddings, *others):
+            super().forward(embeddings, *others)
+            return torch.tensor([[1, 1]]).expand(len(embeddings), -1)
+
+    sizes = {"embed_dim": TINY["embed_dim"], "num_heads": TINY["num_heads"]}
+    policy = DACTPolicy(decoder=Stubborn(**sizes), **TINY).eval()
+    with pytest.raises(InvalidActionError, match="forbidden ones"):
+        improve(policy, *make("dact")[1:], steps=1)
 
 
 def test_an_interrupt_gives_what_there_is(monkeypatch):
@@ -211,7 +247,7 @@ def test_bad_input():
     for steps in (0, -1, 1.5, True):
         with pytest.raises(ConfigError, match="steps to be an integer of at least 1"):
             improve(policy, env, instances, steps=steps)
-    for seconds in (0, "3"):
+    for seconds in (0, "3", True):
         with pytest.raises(ConfigError, match="positive number of seconds"):
             improve(policy, env, instances, seconds=seconds)
     with pytest.raises(ConfigError, match=r"got DACT; pass its \.policy"):

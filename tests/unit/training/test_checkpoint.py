@@ -20,8 +20,11 @@ import torch
 
 from lightning.pytorch.callbacks import Callback, ModelCheckpoint
 
+import rl4co.models
+
 from rl4co.core.errors import ConfigError, FileFormatError, RL4COError
 from rl4co.core.processes import own_mark
+from rl4co.models.rl import checkpointing
 from rl4co.models.rl.base import RL4COLitModule
 from rl4co.models.rl.checkpointing import read_checkpoint
 from rl4co.training.checkpoint import AtomicCheckpointIO, require_writable, write_atomically
@@ -367,6 +370,16 @@ def test_checkpoint_of_another_model_is_refused(
     wider = runs.make_model(policy_kwargs={**runs.POLICY, "feedforward_hidden": 32})
     with pytest.raises(FileFormatError, match=r"is \[16, 16\] instead of \[32, 16\]"):
         trainer.fit(wider, ckpt_path=checkpoint)
+
+
+@pytest.mark.parametrize("name", ["PPO", "n_step_PPO", "ConstructAndImprove", "AttentionModel"])
+def test_models_are_found_that_nobody_has_imported(name: str, monkeypatch: Any) -> None:
+    """Algorithms, too, not only the methods of the zoo."""
+    monkeypatch.setattr(checkpointing, "_subclasses", lambda cls: [])
+    found = checkpointing._model_class(RL4COLitModule, name, "a file")
+    assert found is getattr(rl4co.models, name)
+    with pytest.raises(FileFormatError, match="got one of checkpointing"):
+        checkpointing._model_class(RL4COLitModule, "checkpointing", "a file")
 
 
 def test_programs_in_a_checkpoint_are_called_by_their_name(tmp_path: Path) -> None:

@@ -126,13 +126,13 @@ class DACTPolicy(ImprovementPolicy):
     """Dual-Aspect Collaborative Transformer: 2-opt for the TSP.
 
     Args:
-        encoder: Replaces the encoder.
+        encoder: Replaces the encoder; gives both aspects, so 2D channels.
         decoder: Replaces the decoder.
         critic: True: the method's own; False: none; or a critic of your own.
         env_name: Environment.
         embed_dim: Size D of each aspect.
         num_heads: Heads.
-        num_encoder_layers: Encoder layers.
+        num_encoder_layers: Encoder layers (default: 3).
         feedforward_hidden: Width of the encoder's feed-forward layers (default: D).
         score: Compatibility in place of the scalar product: "dot", "cauchy" (node aspect of the
             encoder, both aspects of the decoder) or a function.
@@ -154,7 +154,7 @@ class DACTPolicy(ImprovementPolicy):
         env_name: str = "tsp_kopt",
         embed_dim: int = 64,
         num_heads: int = 4,
-        num_encoder_layers: int = 3,
+        num_encoder_layers: int | None = None,
         feedforward_hidden: int | None = None,
         score: str | ScoreFn = "dot",
         dropout: float = 0.05,
@@ -164,8 +164,9 @@ class DACTPolicy(ImprovementPolicy):
         **kwargs: Any,
     ) -> None:
         refuse_beside_encoder(
-            encoder, feedforward_hidden=feedforward_hidden, init_embedding=init_embedding,
-            pos_embedding=pos_embedding,
+            encoder, num_encoder_layers=num_encoder_layers, feedforward_hidden=feedforward_hidden,
+            init_embedding=init_embedding, pos_embedding=pos_embedding,
+            score=None if decoder is None or score == "dot" else score,
         )  # fmt: skip
         value = own_critic(
             critic, critic_kwargs, embed_dim=2 * embed_dim, num_heads=6, pooled_dim=2 * embed_dim,
@@ -176,7 +177,7 @@ class DACTPolicy(ImprovementPolicy):
             or DACTEncoder(
                 embed_dim,
                 num_heads,
-                num_encoder_layers,
+                3 if num_encoder_layers is None else num_encoder_layers,
                 feedforward_hidden or embed_dim,
                 score,
                 init_embedding,

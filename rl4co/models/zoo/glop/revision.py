@@ -17,9 +17,9 @@ from tensordict import TensorDict
 from torch import Tensor, nn
 
 from rl4co.core.errors import ConfigError
+from rl4co.core.modes import evaluating
 from rl4co.core.ops import get_open_tour_length
 from rl4co.envs.routing.shpp.env import SHPPEnv
-from rl4co.models.policies.modes import evaluating
 
 #: Pieces solved in one call of a reviser, between two looks at the clock.
 PIECES_AT_ONCE = 512

@@ -18,11 +18,11 @@ from tensordict import TensorDict, TensorDictBase
 from torch import Tensor
 
 from rl4co.core.errors import ConfigError
+from rl4co.core.modes import evaluating
 from rl4co.core.rng import derive_generator
 from rl4co.envs.base import RL4COEnvBase
 from rl4co.envs.routing.cvrp.sweep import join_routes, sweep_partition
 from rl4co.envs.routing.cvrpmvc.env import CVRPMVCEnv
-from rl4co.models.policies.modes import evaluating
 from rl4co.models.policies.pretrained import load_pretrained
 from rl4co.models.zoo.glop.adapter import (
     Budget,

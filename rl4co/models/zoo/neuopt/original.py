@@ -36,7 +36,7 @@ def load_original_weights(source: str | Path | Mapping[str, Any], k_max: int = 4
     """
     TSPkoptEnv(k_max=k_max)  # refuses impossible numbers
     actor, critic = read_original(source, "NeuOpt")
-    require(actor, "decoder.linear_V1", "NeuOpt")
+    require(actor, "decoder.linear_K1.weight", "NeuOpt")
     query = require(actor, "encoder.0.MHA_sublayer.MHA.W_query", "NeuOpt")
     feedforward = require(actor, "encoder.0.FFandNorm_sublayer.FF.0.weight", "NeuOpt")
     policy = NeuOptPolicy(
