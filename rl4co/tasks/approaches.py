@@ -275,6 +275,11 @@ class ByImprovement:
             options["initial"] = successors_from_tour(tour)
             name = f"{first.solver} + {name}"
         td = seen.to_tensordict(normalize=True)
+        if "locs" not in td.keys():
+            raise UnsupportedError(
+                f"expected coordinates for {name}, which looks at them, got {instance.name} with "
+                "distances alone; use --solver"
+            )
         if self.start is not None:
             offer(lambda: first._replace(solver=name))
         with self._lock:  # one policy, however many files are worked on

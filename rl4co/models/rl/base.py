@@ -173,6 +173,10 @@ class RL4COLitModule(RecordsArguments, DataHooks):
             if policy_kwargs:
                 raise ConfigError("expected policy or policy_kwargs, got both; give one of them")
             return policy
+        if isinstance(env, str):
+            raise ConfigError(
+                f"expected an environment for {cls.__name__}, got {env!r}; use get_env({env!r})"
+            )
         if not cls.supports(env.name):
             known = [name for name in ENVS if cls.supports(name)]
             raise UnsupportedError(

@@ -21,10 +21,11 @@ from typing import Any
 from tensordict import TensorDict
 from torch import Tensor, nn
 
-from rl4co.core.errors import UnknownNameError
+from rl4co.core.errors import UnknownNameError, UnsupportedError
 from rl4co.core.registry import SOLVERS
 from rl4co.core.rng import derive_seed
 from rl4co.envs.base import RL4COEnvBase
+from rl4co.models.policies.improvement import ImprovementPolicy
 from rl4co.solvers._parallel import Crew
 from rl4co.tasks.approaches import held_limits
 from rl4co.tasks.benchmark.instances import Entry, stack
@@ -221,7 +222,14 @@ class ModelRunner(Runner):
 
     def _loaded(self) -> nn.Module:
         if self._policy is None:
-            self._policy, _ = load_policy(self.method.model, find_device(self.method.device))
+            policy, _ = load_policy(self.method.model, find_device(self.method.device))
+            if isinstance(policy, ImprovementPolicy):
+                raise UnsupportedError(
+                    f"expected a model that constructs solutions in {self.method.model}, got a "
+                    f"{type(policy).__name__}, which improves them; use rl4co solve --improve, or "
+                    "rl4co.tasks.improve"
+                )
+            self._policy = policy
         return self._policy
 
 

@@ -53,6 +53,19 @@ NODE_COORD_SECTION
 EOF
 """
 
+MATRIX_FILE = """NAME: matrix
+TYPE: TSP
+DIMENSION: 4
+EDGE_WEIGHT_TYPE: EXPLICIT
+EDGE_WEIGHT_FORMAT: FULL_MATRIX
+EDGE_WEIGHT_SECTION
+0 1 2 3
+1 0 4 5
+2 4 0 6
+3 5 6 0
+EOF
+"""
+
 
 @functools.cache
 def make(name: str):
@@ -323,6 +336,15 @@ def test_solve_refuses_what_makes_no_sense(files, tmp_path):
     assert "--improve-seconds" in out.output
     out = run(instance, "--improve", model, "--improve-steps", 0)
     assert "at least 1" in out.output
+    matrix = tmp_path / "matrix.tsp"
+    matrix.write_text(MATRIX_FILE)
+    out = run(matrix, "--improve", model)
+    assert "expected coordinates for DACT" in out.output.replace("\n", " ")
+    out = CliRunner().invoke(
+        app, ["benchmark", str(instance), "-m", str(model), "-o", str(tmp_path / "out")]
+    )
+    assert out.exit_code == 1
+    assert "use rl4co solve --improve" in out.output.replace("\n", " ")
 
 
 def test_ctrl_c_ends_with_an_answer(files, monkeypatch):
