@@ -338,17 +338,9 @@ class ImprovementEnvBase(RL4COEnvBase):
         solver: str | None = None,
         **options: Any,
     ) -> tuple[Tensor, Tensor]:
-        """Solves instances with a classical solver of the constructive environment.
+        """Successors `[B, N]` and costs `[B]` of a classical solver of the constructive environment.
 
-        Args:
-            instances: Batch of instances.
-            max_runtime: Seconds per instance.
-            num_procs: Instances solved at the same time.
-            solver: Name of the solver.
-            options: Forwarded to the solver; `initial` are successors `[B, N]`.
-
-        Returns:
-            Successors `[B, N]` and costs `[B]`.
+        See :meth:`RL4COEnvBase.solve`; `initial` is given as successors, too.
         """
         if options.get("initial") is not None:
             options["initial"] = self.constructive_actions(options["initial"])
