@@ -338,7 +338,7 @@ class ImprovementEnvBase(RL4COEnvBase):
         solver: str | None = None,
         **options: Any,
     ) -> tuple[Tensor, Tensor]:
-        """Successors `[B, N]` and costs `[B]` of a classical solver of the constructive environment.
+        """Successors `[B, N]` and costs `[B]` of a classical solver for the same instances.
 
         See :meth:`RL4COEnvBase.solve`; `initial` is given as successors, too.
         """
