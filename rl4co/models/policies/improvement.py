@@ -11,7 +11,6 @@ import torch
 
 from tensordict import TensorDictBase
 from torch import Tensor, nn
-from torch.nn.modules.batchnorm import _BatchNorm
 
 from rl4co.core.errors import (
     ConfigError,
@@ -266,7 +265,8 @@ class ImprovementPolicy(PretrainedMixin, nn.Module):
 
     def _needs_whole_batch(self) -> bool:
         """Whether statistics of the batch are learned from, by layers of a user's own."""
-        return self.training and any(isinstance(part, _BatchNorm) for part in self.modules())
+        kinds = (nn.BatchNorm1d, nn.BatchNorm2d, nn.SyncBatchNorm)
+        return self.training and any(isinstance(part, kinds) for part in self.modules())
 
     def _move(
         self,

@@ -24,6 +24,7 @@ _UNREADABLE = (
     EOFError,
     RuntimeError,
     OSError,
+    TypeError,  # torch has it for an archive of something else
     pickle.UnpicklingError,
     struct.error,
     zipfile.BadZipFile,
@@ -49,7 +50,7 @@ def read_weights(path: str | Path, method: str) -> Mapping[str, Any]:
             content = torch.load(path, map_location="cpu", weights_only=True)
     except PermissionError:
         raise
-    except (*_UNREADABLE, TypeError) as error:  # torch has the latter for bytes of another archive
+    except _UNREADABLE as error:
         raise FileFormatError(
             f"expected an original .pt checkpoint or an .npz of its arrays, got {path}, which is "
             f"truncated, foreign or holds Python objects ({reason_of(error)}); download it again"

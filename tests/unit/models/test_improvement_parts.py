@@ -247,6 +247,28 @@ def test_parts_can_be_exchanged(policy_cls, env, dim):
     assert embedding.calls == 1
 
 
+def test_batch_normalisation_sees_the_whole_batch(monkeypatch):
+    """In training no chunks are made of a batch whose statistics are learned from."""
+
+    class Normalised(Plain):
+        def __init__(self, dim: int) -> None:
+            super().__init__(dim)
+            self.norm = nn.BatchNorm1d(dim)
+            self.rows: list[int] = []
+
+        def forward(self, state):
+            self.rows.append(len(state["locs"]))
+            return self.norm(super().forward(state).transpose(1, 2)).transpose(1, 2)
+
+    monkeypatch.setattr("rl4co.models.policies.improvement._PAIRS_AT_ONCE", 200)
+    encoder, env = Normalised(32), TSPkoptEnv(generator_params={"num_loc": 10})
+    policy = DACTPolicy(encoder=encoder, embed_dim=16, num_heads=2)
+    td = env.reset(batch_size=5)
+    policy(td, env)
+    policy.eval()(td, env)
+    assert encoder.rows == [5, 2, 2, 1]
+
+
 @pytest.mark.parametrize("policy_cls", [DACTPolicy, NeuOptPolicy, N2SPolicy])
 def test_sizes_of_the_critic(policy_cls):
     sizes = {"num_heads": 3, "head_dim": 5, "feedforward_hidden": 7, "hidden": [9, 4]}
