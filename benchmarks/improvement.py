@@ -3,8 +3,8 @@
 Policies are trained first (or taken from the folder of an earlier run), each for the same time:
 DACT, NeuOpt and POMO for the TSP, N2S and HAM for the PDP. Then test instances are improved step by
 step, from random solutions and from constructed ones, greedy or the best of many, next to sampling
-from the constructive policy alone, and next to both in one training that takes as long as theirs
-together. Gaps are to LKH (TSP) or OR-Tools (PDP); the primal integral is
+from the constructive policy alone, and next to both in one training that takes as long as that of
+one. Gaps are to LKH (TSP) or OR-Tools (PDP); the primal integral is
 the mean gap over the time that the slowest one takes, 100 % before there is a first solution.
 
     python -m benchmarks.improvement --minutes 25 --models FOLDER
@@ -111,7 +111,7 @@ def prepare(name: str, arguments: argparse.Namespace, console: Console) -> Any:
 
 
 def prepare_together(name: str, arguments: argparse.Namespace, console: Console) -> tuple[Any, Any]:
-    """Constructive and improvement policy of one training in the time of two."""
+    """Constructive and improvement policy of one training in the time of one."""
     method, folder = METHODS[name], arguments.models / f"{name}-{arguments.size}-together"
     if not folder.is_dir():
         torch.manual_seed(arguments.seed)
@@ -126,9 +126,9 @@ def prepare_together(name: str, arguments: argparse.Namespace, console: Console)
             seed=arguments.seed,
             **settings,
         )
-        minutes = 2 * arguments.minutes
-        steps = trainings.fit(model, trainings.Limit(minutes=minutes))
-        console.print(f"{first.title} and {method.title}: {steps} updates in {minutes:g} minutes")
+        steps = trainings.fit(model, trainings.Limit(minutes=arguments.minutes))
+        names = f"{first.title} and {method.title}"
+        console.print(f"{names}: {steps} updates in {arguments.minutes:g} minutes")
         model.constructor.save_pretrained(folder / "constructor")
         model.policy.save_pretrained(folder / "policy")
     return load_pretrained(folder / "constructor"), load_pretrained(folder / "policy")
@@ -228,7 +228,7 @@ def markdown(result: dict[str, Any]) -> str:
         text = (
             f"Mean gap to {SOLVERS[row['problem']]} of {settings['instances']} instances after "
             f"some steps; policies trained for {settings['minutes']:g} minutes each"
-            f"{', or two in one run of twice as long' if has_joint else ''}."
+            f"{', or two together in that time' if has_joint else ''}."
         )
         blocks += [f"### Construction and improvement: {problem}", text,
                    report.markdown_table(header, table),
