@@ -243,7 +243,7 @@ def draw(result: dict[str, Any], folder: Path) -> None:
     from matplotlib.figure import Figure
 
     for row in result["rows"]:
-        figure = Figure(figsize=(11.0, 4.0), layout="constrained")
+        figure = Figure(figsize=(13.0, 4.0), layout="constrained")
         FigureCanvasAgg(figure)
         by_step, by_time = figure.subplots(1, 2)
         gaps = {
@@ -256,6 +256,10 @@ def draw(result: dict[str, Any], folder: Path) -> None:
         render_costs(gaps, times=clocks, ax=by_time)
         for ax in (by_step, by_time):
             ax.set(xscale="log", yscale="log", ylabel="gap in %")
+            ax.get_legend().remove()
+        # One for both, beside them: inside it would hide the first steps.
+        lines = by_time.get_legend_handles_labels()
+        figure.legend(*lines, loc="outside right center", frameon=False, fontsize=8)
         folder.mkdir(parents=True, exist_ok=True)
         figure.savefig(folder / f"{NAME}-{row['problem']}.png", dpi=150)
 
