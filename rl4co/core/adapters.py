@@ -1,0 +1,47 @@
+"""Adapters: the one point per kind of object where code in another style enters the library.
+
+The library itself works with one form of each object (environment, decoder, strategy, ...). Where
+a user's class or object enters (when the class is created, or in a constructor), :func:`adapt`
+passes it to the adapter that is registered for its kind. `rl4co.compat` registers adapters for code
+in the style of the published RL4CO package; nothing else knows that style.
+"""
+
+from __future__ import annotations
+
+import importlib
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+_ADAPTERS: dict[str, str] = {}
+
+
+def register_adapter(kind: str, location: str) -> None:
+    """Registers the adapter of a kind of object.
+
+    Args:
+        kind: What it adapts, e.g. "environment".
+        location: "module:function"; imported when the first object of this kind enters.
+    """
+    _ADAPTERS[kind] = location
+
+
+def adapt(kind: str, entry: T) -> T:
+    """The object in the form that the library works with; most are returned as they are.
+
+    Args:
+        kind: See :func:`register_adapter`.
+        entry: A class or an object. Classes of the library itself need no adapter.
+    """
+    if _module(entry).partition(".")[0] == "rl4co" or kind not in _ADAPTERS:
+        return entry
+    module, _, name = _ADAPTERS[kind].partition(":")
+    adapter: Callable[[Any], T] = getattr(importlib.import_module(module), name)
+    return adapter(entry)
+
+
+def _module(entry: object) -> str:
+    cls = entry if isinstance(entry, type) else type(entry)
+    return cls.__module__
