@@ -7,13 +7,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from rl4co.published import install as _install_published_paths
+from rl4co.compat import install as _install_import_paths
+from rl4co.compat import register_adapters as _register_adapters
 
 __version__ = "1.0.0.dev0"
 
 __all__ = ["__version__", "list_envs", "list_models", "make_model"]
 
-_install_published_paths()
+_install_import_paths()
+_register_adapters()
 
 
 def make_model(name: str, env: Any, **kwargs: Any) -> Any:

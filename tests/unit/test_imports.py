@@ -46,7 +46,7 @@ _BELOW_TASKS = (*_BELOW_RL, "solvers", "models.rl", "models.zoo", "models", "tra
 
 # Layer (a dotted prefix inside the package; the longest one that fits counts) → its arrows.
 LAYERS: dict[str, Layer] = {
-    "": Layer(may=("core", "published")),  # rl4co/__init__.py itself
+    "": Layer(may=("core", "compat")),  # rl4co/__init__.py itself
     "core": Layer(),
     "kernels": Layer(may=("core",)),
     "data": Layer(may=("core",)),
@@ -72,17 +72,16 @@ LAYERS: dict[str, Layer] = {
     "training": Layer(may=(*_BELOW_RL, "models.rl", "models.zoo")),
     "tasks": Layer(may=_BELOW_TASKS),
     "cli": Layer(may=(*_BELOW_TASKS, "tasks")),
-    # The table of published paths names modules, it imports none.
-    "published": Layer(may=("core",)),
-    "published.adapters": Layer(may=(*_BELOW_TASKS, "tasks")),
+    # `import rl4co` loads the table of import paths and the finder; the rest loads on first use.
+    "compat": Layer(may=(*_BELOW_TASKS, "tasks")),
     "utils": Layer(may=(*_BELOW_TASKS, "tasks"), facade=True),
 }
 
 # Third-party package → the only layers that may import it.
 RESERVED: dict[str, tuple[str, ...]] = {
     "hydra": ("tasks", "cli"),
-    "omegaconf": ("tasks", "cli", "published.adapters"),
-    "lightning": ("models.rl", "training", "published.adapters"),
+    "omegaconf": ("tasks", "cli", "compat"),
+    "lightning": ("models.rl", "training", "compat"),
     "pytorch_lightning": (),  # one name for Lightning everywhere
     # New releases rename things: specs for environments, buffers for stepwise methods, no more.
     "torchrl": ("envs", "models.rl"),

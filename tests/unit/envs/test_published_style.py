@@ -17,7 +17,7 @@ from rl4co.envs.routing.tsp.ants import ANTS
 from rl4co.models import AttentionModelPolicy
 from rl4co.utils.decoding import random_policy, rollout
 from rl4co.utils.ops import gather_by_index, get_tour_length
-from tests.published import TourEnv, TourGenerator
+from tests.compat import TourEnv, TourGenerator
 
 
 @pytest.fixture(scope="module")

@@ -23,7 +23,7 @@ from rl4co.models import (
 from rl4co.models.rl.baselines import REINFORCEBaseline, RolloutBaseline, WarmupBaseline
 from rl4co.utils import RL4COTrainer
 from rl4co.utils.ops import batchify, gather_by_index
-from tests.published import EMBED_DIM, DistanceEmbedding, RowContext, TourEnv, tour_policy
+from tests.compat import EMBED_DIM, DistanceEmbedding, RowContext, TourEnv, tour_policy
 
 DECODING = {
     "greedy": {},

@@ -1,4 +1,4 @@
-"""Makes imports of published paths work: a finder that reads :mod:`rl4co.published.table`.
+"""Makes imports of published paths work: a finder that reads :mod:`rl4co.compat.table`.
 
 Three cases, all decided by the table:
 
@@ -22,8 +22,8 @@ from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from types import ModuleType
 from typing import Any
 
+from rl4co.compat.table import GONE, MISSING, MOVED
 from rl4co.core.errors import NoCounterpartError
-from rl4co.published.table import GONE, MISSING, MOVED
 
 
 @functools.cache
@@ -112,7 +112,7 @@ class _Facade(Loader):
         why = reason(name)
         if why is not None:
             raise NoCounterpartError(name, why)
-        module.__doc__ = "Published import path; see rl4co.published.table."
+        module.__doc__ = "Published import path; see rl4co.compat.table."
         names = sorted(homes(name))
         module.__dict__.update(__getattr__=_Names(name), __dir__=lambda: names, __all__=names)
 

@@ -10,6 +10,16 @@ files only: for them, write the path that :func:`where` names.
 
 from __future__ import annotations
 
-from rl4co.published.finder import install, where
+from rl4co.compat.finder import install, where
+from rl4co.core.adapters import register_adapter
 
-__all__ = ["install", "where"]
+__all__ = ["install", "register_adapters", "where"]
+
+#: Kind of object → the function that adapts it ("module:function", imported on first use).
+ADAPTERS: dict[str, str] = {}
+
+
+def register_adapters() -> None:
+    """Registers the adapters of this package; see :mod:`rl4co.core.adapters`."""
+    for kind, location in ADAPTERS.items():
+        register_adapter(kind, location)

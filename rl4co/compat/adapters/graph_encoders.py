@@ -10,11 +10,11 @@ import torch.nn.functional as F
 
 from torch import Tensor, nn
 
+from rl4co.compat.adapters.networks import MLP
+from rl4co.compat.adapters.tensors import get_full_graph_edge_index
 from rl4co.core.errors import UnknownNameError
 from rl4co.models.embeddings import EmbeddingConfig, make_embeddings
 from rl4co.models.policies.autoregressive import AutoregressiveEncoder
-from rl4co.published.adapters.networks import MLP
-from rl4co.published.adapters.tensors import get_full_graph_edge_index
 
 if TYPE_CHECKING:
     from tensordict import TensorDictBase

@@ -6,7 +6,7 @@ one home stand in one string; `Old=New` says that the name changed, too.
 
 from __future__ import annotations
 
-_ADAPTERS = "rl4co.published.adapters"
+_ADAPTERS = "rl4co.compat.adapters"
 _POLICIES = "rl4co.models.policies"
 _RL = "rl4co.models.rl"
 _ZOO = "rl4co.models.zoo"
