@@ -29,6 +29,7 @@ from torch import Tensor
 from rl4co.core.errors import ConfigError, FileFormatError, UnsupportedError, WriteError
 from rl4co.core.memory import exceeds_memory
 from rl4co.core.processes import has_ended, own_mark
+from rl4co.data.size_limit import check_input_size
 
 #: What numpy and zipfile raise on files that are damaged, foreign or contain pickles.
 _READ_ERRORS = (
@@ -88,8 +89,9 @@ def load_npz_to_tensordict(
 
     Raises:
         FileNotFoundError: There is no such file.
-        FileFormatError: The file is damaged or foreign, has the wrong keys, contains Python
-            objects, or its arrays disagree on the number of instances.
+        FileFormatError: The file is damaged or foreign, larger than the limit of
+            :mod:`rl4co.data.size_limit`, has the wrong keys, contains Python objects, or its arrays
+            disagree on the number of instances.
     """
     source = Path(path)
     source = source if source.is_file() else _with_suffix(source)
@@ -173,12 +175,16 @@ def _read_arrays(source: Path) -> dict[str, NDArray[np.generic]]:
     key = None
     try:
         with zipfile.ZipFile(source) as archive:
+            # Announced sizes: `zipfile` reads no more of an entry than its size.
+            check_input_size(sum(entry.file_size for entry in archive.infolist()), source)
             for entry in archive.infolist():
                 key = entry.filename.removesuffix(".npy")
                 with archive.open(entry) as file:
                     check_array_size(file, entry.file_size)
                 with archive.open(entry) as file:
                     arrays[key] = np.lib.format.read_array(file, allow_pickle=False)
+    except FileFormatError:
+        raise
     except _READ_ERRORS as error:
         raise _unreadable(source, f"key {key!r}: {reason_of(error)}") from error
     if not arrays:

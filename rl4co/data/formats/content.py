@@ -1,7 +1,7 @@
-"""The content of a file that is read: a plain one, one packed by gzip, or the standard input (`-`).
+"""The content of an input: a plain file, a file compressed by gzip, or the standard input (`-`).
 
-What is no file (a folder, a device, a pipe, a link that leads nowhere or to itself) is refused
-under its name. Names of instances are those of their files without `.gz` and suffix.
+Paths that are no files (folders, devices, pipes, broken links) raise an error that names their
+kind. Instances are named after their files, without `.gz` and suffix.
 """
 
 from __future__ import annotations
@@ -18,18 +18,16 @@ import zlib
 from pathlib import Path
 
 from rl4co.core.errors import FileFormatError
+from rl4co.data.size_limit import check_input_size, read_limited
 
-#: The standard input, in place of a file.
+#: Path that means the standard input.
 STDIN = Path("-")
 
-#: Suffix of packed files, which stands behind the one of the format.
-PACKED = ".gz"
+#: Suffix of compressed files, after the one of the format.
+COMPRESSED = ".gz"
 _MAGIC = b"\x1f\x8b"
 
-#: Largest content that is unpacked; a small file may unpack to more than there is memory.
-MAX_UNPACKED = 2**30
-
-_NO_FILES = {
+_OTHER_KINDS = {
     stat.S_ISDIR: ("a folder", "name a file in it"),
     stat.S_ISCHR: ("a device", "name a file"),
     stat.S_ISBLK: ("a device", "name a file"),
@@ -39,25 +37,28 @@ _NO_FILES = {
 
 
 def read_content(path: str | os.PathLike[str]) -> bytes:
-    """All bytes of a file, unpacked if they are packed by gzip, whatever the file is called.
+    """All bytes of a file, decompressed if they are compressed by gzip, whatever its suffix.
 
-    The standard input can be read once; it is kept for those who ask again.
+    The standard input can be read only once; its content is cached.
 
     Raises:
         FileNotFoundError: There is no such file.
-        FileFormatError: It is no file, or packed and damaged or far too large.
+        FileFormatError: The path is no file, the file is damaged, or it is larger than the limit of
+            :mod:`rl4co.data.size_limit`.
     """
     file = Path(path)
     if file == STDIN:
         content = _standard_input()
     else:
         require_file(file)
-        content = file.read_bytes()
-    return _unpack(file, content) if content.startswith(_MAGIC) else content
+        check_input_size(file.stat().st_size, file)
+        with file.open("rb") as stream:
+            content = read_limited(stream, file)
+    return _decompress(file, content) if content.startswith(_MAGIC) else content
 
 
 def require_file(path: Path) -> None:
-    """Raises unless a path is that of a file, and says what it is instead."""
+    """Raises unless a path is a file; the message names what it is instead."""
     try:
         mode = path.stat().st_mode
     except OSError as error:
@@ -75,42 +76,36 @@ def require_file(path: Path) -> None:
                 f"expected a file, got no such file: {path}; check the path"
             ) from None
         raise
-    for is_kind, (name, remedy) in _NO_FILES.items():
+    for is_kind, (name, remedy) in _OTHER_KINDS.items():
         if is_kind(mode):
             raise FileFormatError(f"expected a file, got {name}: {path}; {remedy}")
 
 
 def name_of(path: Path) -> str:
-    """What is in a file, by its name: without folders, `.gz` and suffix."""
-    return "stdin" if path == STDIN else _unpacked_name(path).stem
+    """Name of the instance in a file: the file name without folders, `.gz` and suffix."""
+    return "stdin" if path == STDIN else _decompressed_name(path).stem
 
 
 def suffix_of(path: Path) -> str:
-    """The suffix that names the format, in lower case: that before `.gz` of a packed file."""
-    return "" if path == STDIN else _unpacked_name(path).suffix.lower()
+    """The suffix that names the format, in lower case and without `.gz`."""
+    return "" if path == STDIN else _decompressed_name(path).suffix.lower()
 
 
-def _unpacked_name(path: Path) -> Path:
-    return path.with_suffix("") if path.suffix.lower() == PACKED else path
+def _decompressed_name(path: Path) -> Path:
+    return path.with_suffix("") if path.suffix.lower() == COMPRESSED else path
 
 
 @functools.cache
 def _standard_input() -> bytes:
-    return sys.stdin.buffer.read()
+    return read_limited(sys.stdin.buffer, "standard input")
 
 
-def _unpack(path: Path, content: bytes) -> bytes:
+def _decompress(path: Path, content: bytes) -> bytes:
     try:
         with gzip.GzipFile(fileobj=io.BytesIO(content)) as file:
-            text = file.read(MAX_UNPACKED + 1)
+            return read_limited(file, path)
     except (OSError, EOFError, zlib.error) as error:
         raise FileFormatError(
             f"expected a complete gzip file, got {path} ({error}); the file is truncated or "
             "damaged: get it again from its source"
         ) from error
-    if len(text) > MAX_UNPACKED:
-        raise FileFormatError(
-            f"expected at most {MAX_UNPACKED:,} bytes, got more when unpacking {path}; no instance "
-            "is that large"
-        )
-    return text

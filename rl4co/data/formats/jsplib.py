@@ -29,6 +29,7 @@ from rl4co.data.formats.shop import (
 from rl4co.data.formats.shop_words import Words, read_jobs
 from rl4co.data.formats.source import CORRECT, TRUNCATED, Source, is_number
 from rl4co.data.io import check_array_size
+from rl4co.data.size_limit import check_input_size
 
 
 def read_jsplib(path: str | os.PathLike[str]) -> list[ShopInstance]:
@@ -203,8 +204,10 @@ def read_l2d(path: str | os.PathLike[str]) -> list[ShopInstance]:
     """
     with open(path, "rb") as file:
         source = Source(Path(path), "", ())
+        size = os.fstat(file.fileno()).st_size
+        check_input_size(size, path)
         try:
-            check_array_size(file, os.fstat(file.fileno()).st_size)
+            check_array_size(file, size)
             file.seek(0)
             array = np.load(file, allow_pickle=False)
         except (ValueError, EOFError, OSError) as error:

@@ -55,7 +55,7 @@ def _parse_fjs(source: Source) -> list[ShopInstance]:
 
 def _has_times(source: Source) -> bool:
     """Whether there is a line `Times`, and one of numbers after it, as in Taillard's format."""
-    lines = [line.strip().lower().rstrip(":") for line in source.lines if line.strip()]
+    lines = (line.strip().lower().rstrip(":") for line in source.lines if line.strip())
     pairs = itertools.pairwise(lines)
     return any(line == "times" and all(map(is_number, row.split())) for line, row in pairs)
 
@@ -66,11 +66,13 @@ def _filled_lines(source: Source) -> list[list[str]] | None:
     The first one has the number of jobs and of machines, and maybe the mean number of eligible
     machines, which only the FJS format has. Then jobs begin with their number of operations.
     """
-    lines = [line.split() for line in source.lines if line.strip() and line.strip()[0] != "#"]
+    filled = (line.split() for line in source.lines if line.strip() and line.strip()[0] != "#")
+    lines = [*itertools.islice(filled, 2)]
     if len(lines) < 2 or not 2 <= len(lines[0]) <= 3 or len(lines[1]) < _SHORTEST:
         return None
     head, job = lines[:2]
     counts = [*head[:2], job[0]] if len(head) == 3 else head
     # A job may have a negative time, which is refused with its place.
     whole = all(map(_WHOLE.fullmatch, (*head[:2], *job))) and is_number(head[-1])
-    return lines if whole and all(int(word) > 0 for word in counts) else None
+    is_shop = whole and all(int(word) > 0 for word in counts)
+    return [*lines, *filled] if is_shop else None

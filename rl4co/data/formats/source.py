@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rl4co.core.errors import FileFormatError
+from rl4co.core.memory import exceeds_memory
 from rl4co.core.text import printable
 from rl4co.data.formats.content import STDIN, name_of, read_content, suffix_of
 
@@ -20,6 +21,8 @@ _LINE_ENDS = re.compile("\r\n?|[\x0b\x0c]")
 TRUNCATED = "the file is truncated or damaged: get it again from its source"
 CORRECT = "correct the file"
 
+#: Memory that a short line takes while it is parsed, rather more than less.
+_BYTES_PER_LINE = 512
 #: More digits than any number has that can be computed with.
 _ENDLESS = re.compile(r"[0-9]{310,}")
 
@@ -48,6 +51,11 @@ class Source:
             path: The file, which may be packed by gzip, or `-`, the standard input.
         """
         file, content = Path(path), read_content(path)
+        num_lines = content.count(b"\n") + content.count(b"\r")
+        if exceeds_memory(num_lines * _BYTES_PER_LINE):
+            raise cls(file, "", ()).fault(
+                "lines that fit into memory", f"{num_lines:,}", "give the file of one instance"
+            )
         try:
             text = content.decode("utf-8-sig")
         except UnicodeDecodeError:
