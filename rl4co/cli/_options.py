@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import importlib
+import sys
+
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from rl4co.core.errors import ConfigError
-from rl4co.tasks.methods import METHODS
+from rl4co.tasks.methods import METHODS, SEARCHES, SPECIAL_METHODS
 
 Parameters = Annotated[
     list[str] | None,
@@ -16,10 +20,26 @@ Parameters = Annotated[
 NumLoc = Annotated[int | None, typer.Option(help="Nodes (customers, cities) per instance.")]
 
 Device = Annotated[str, typer.Option(help="cpu, cuda, cuda:1, ... or auto.")]
+_METHODS = ", ".join([*METHODS, *SPECIAL_METHODS, *SEARCHES])
 Method = Annotated[
-    str, typer.Option("--method", "-m", help=f"How to decode: {', '.join(METHODS)}.")
+    str,
+    typer.Option(
+        "--method", "-m", help=f"How to solve: {_METHODS}, or a registered decoding strategy."
+    ),
 ]
-BatchSize = Annotated[int | None, typer.Option(help="Default: chosen.")]
+MethodOptions = Annotated[
+    list[str] | None,
+    typer.Option("--option", "-o", metavar="KEY=VALUE", help="Further option of the method."),
+]
+Imports = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--import",
+        metavar="MODULE",
+        help="Module to import first, for what it registers (environments, decoding strategies).",
+    ),
+]
+BatchSize = Annotated[int | None, typer.Option(help="Default: chosen automatically.")]
 Samples = Annotated[int, typer.Option(help="Solutions per instance of sampling.")]
 NumAugment = Annotated[int, typer.Option(help="Copies of an instance.")]
 NumStarts = Annotated[int | None, typer.Option(help="Starts; default: all.")]
@@ -32,14 +52,30 @@ BeamWidth = Annotated[int | None, typer.Option(help="Width of beam_search.")]
 def generator_params(num_loc: int | None, param: list[str] | None) -> dict[str, Any]:
     """Arguments of a generator from `--num-loc` and `--param KEY=VALUE` (values as in YAML)."""
     values: dict[str, Any] = {} if num_loc is None else {"num_loc": num_loc}
-    if param:
-        from omegaconf import OmegaConf
+    return values | key_values("--param", param)
 
-        for entry in param:
-            key, equals, _ = entry.partition("=")
-            if not equals or not key.isidentifier():
-                raise ConfigError(f"expected --param KEY=VALUE, got {entry!r}")
-        given = OmegaConf.to_container(OmegaConf.from_dotlist(param))
-        assert isinstance(given, dict)
-        values |= {str(key): value for key, value in given.items()}
-    return values
+
+def key_values(flag: str, entries: list[str] | None) -> dict[str, Any]:
+    """The values of a repeated option `KEY=VALUE`, as in YAML."""
+    if not entries:
+        return {}
+    from omegaconf import OmegaConf
+
+    for entry in entries:
+        key, equals, _ = entry.partition("=")
+        if not equals or not key.isidentifier():
+            raise ConfigError(f"expected {flag} KEY=VALUE, got {entry!r}")
+    values = OmegaConf.to_container(OmegaConf.from_dotlist(entries))
+    assert isinstance(values, dict)
+    return {str(key): value for key, value in values.items()}
+
+
+def import_modules(names: list[str] | None) -> None:
+    """Imports modules for what they register; the working folder is searched as well."""
+    for name in names or ():
+        if str(Path.cwd()) not in sys.path:
+            sys.path.insert(0, str(Path.cwd()))
+        try:
+            importlib.import_module(name)
+        except ModuleNotFoundError as error:
+            raise ConfigError(f"expected --import MODULE, got {name!r}: {error}") from error

@@ -11,6 +11,7 @@ import typer
 
 from rl4co.cli._frame import DebugFlag, JsonFlag, app, reports_errors, show, stderr
 from rl4co.cli._interrupts import exit_code
+from rl4co.cli._options import Imports, import_modules
 from rl4co.core.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -57,6 +58,7 @@ def benchmark(
         bool, typer.Option("--retry-errors", help="Try again what failed before.")
     ] = False,
     plots: Annotated[bool, typer.Option(help="Whether to draw plots.")] = True,
+    imports: Imports = None,
     json_output: JsonFlag = False,
     debug: DebugFlag = False,
 ) -> None:
@@ -66,6 +68,7 @@ def benchmark(
 
     The exit code is 1 if anything failed.
     """
+    import_modules(imports)
     changes = {"name": name, "reference": reference, "time_limit": time_limit, "seeds": seeds}
     chosen = _specification(spec, instances, method, best_known, limit, changes)
     from rl4co.tasks.benchmark import draw_plots, run_benchmark, write_report

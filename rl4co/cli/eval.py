@@ -15,7 +15,9 @@ from rl4co.cli._options import (
     BatchSize,
     BeamWidth,
     Device,
+    Imports,
     Method,
+    MethodOptions,
     NumAugment,
     NumLoc,
     NumStarts,
@@ -25,10 +27,12 @@ from rl4co.cli._options import (
     TopK,
     TopP,
     generator_params,
+    import_modules,
+    key_values,
 )
-from rl4co.core.errors import ConfigError, UnknownNameError
+from rl4co.core.errors import ConfigError
 from rl4co.core.registry import ENVS
-from rl4co.tasks.methods import METHODS
+from rl4co.tasks.methods import find_method
 
 if TYPE_CHECKING:
     from rl4co.envs.base import RL4COEnvBase
@@ -41,7 +45,9 @@ def evaluate(
         Path, typer.Argument(help="Lightning checkpoint, or folder written by save_pretrained.")
     ],
     method: Method = "greedy",
-    env: Annotated[str | None, typer.Option(help="Environment; default: the model's own.")] = None,
+    env: Annotated[
+        str | None, typer.Option(help="Environment; default: that of the model.")
+    ] = None,
     num_loc: NumLoc = None,
     param: Parameters = None,
     data: Annotated[Path | None, typer.Option(help="Instances (.npz) to solve.")] = None,
@@ -54,6 +60,8 @@ def evaluate(
     top_p: TopP = None,
     top_k: TopK = None,
     beam_width: BeamWidth = None,
+    option: MethodOptions = None,
+    imports: Imports = None,
     seed: Annotated[int, typer.Option(help="Seed of sampling and random symmetries.")] = 1234,
     solver: Annotated[
         str | None, typer.Option(help="Classical solver to compare with, e.g. lkh.")
@@ -67,8 +75,8 @@ def evaluate(
     debug: DebugFlag = False,
 ) -> None:
     """Score a saved model on test instances or on a file."""
-    if method not in METHODS:
-        raise UnknownNameError("evaluation method", method, METHODS)
+    import_modules(imports)
+    find_method(method)  # raises for unknown names before anything is loaded
     if data is not None and (num_loc is not None or param):
         raise ConfigError("expected --data or --num-loc and --param, got both; give one of them")
     if max_runtime is not None and solver is None:
@@ -95,6 +103,7 @@ def evaluate(
         seed=seed,
         progress=not json_output and sys.stderr.isatty(),
         save_path=save,
+        **key_values("--option", option),
     )
     rewards = result["rewards"]
     summary: dict[str, Any] = {
@@ -133,9 +142,10 @@ def _load(
     """The policy of a checkpoint or folder, and the environment to evaluate it on."""
     from rl4co.tasks.load import find_device, load_policy
 
-    policy, own_env = load_policy(path, find_device(device))
+    policy, saved_env = load_policy(path, find_device(device))
     params = generator_params(num_loc, param)
-    if own_env is not None and not params and env_name in (None, own_env.name):
-        return policy, own_env
-    name = env_name or (own_env.name if own_env is not None else policy.env_name)
-    return policy, ENVS[name](generator_params=params)
+    if saved_env is not None and not params and env_name in (None, saved_env.name):
+        return policy, saved_env
+    name = env_name or (saved_env.name if saved_env is not None else policy.env_name)
+    settings = getattr(policy, "env_params", {}) if name == policy.env_name else {}
+    return policy, ENVS[name](generator_params=params, **settings)

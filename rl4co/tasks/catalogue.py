@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from rl4co.core.registry import DECODING, EMBEDDINGS, ENVS, MODELS, SOLVERS, Registry
-from rl4co.tasks.methods import METHODS
+from rl4co.tasks.methods import method_names
 
 CONFIG_DIR = Path(__file__).resolve().parent.parent / "configs"
 
@@ -94,7 +94,7 @@ CATALOGUE: dict[str, Callable[[], dict[str, str]]] = {
         **_table("rl4co.decoding.strategies", "_STRATEGIES"),
         **_registered(DECODING),
     },
-    "methods": lambda: {name: method.summary for name, method in METHODS.items()},
+    "methods": method_names,
     "solvers": functools.partial(_registered, SOLVERS),
     "embeddings": functools.partial(_registered, EMBEDDINGS),
 }

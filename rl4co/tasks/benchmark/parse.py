@@ -35,6 +35,7 @@ from rl4co.tasks.benchmark.spec import (
     SolverMethod,
     Source,
 )
+from rl4co.tasks.methods import METHODS
 
 _UNITS = {"ms": 0.001, "s": 1.0, "": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 _TIME = re.compile(r"(\d+(?:\.\d*)?|\.\d+)\s*(ms|s|min|m|h|)")
@@ -154,7 +155,12 @@ def _method_from_text(text: str) -> dict[str, Any]:
     decode = plain[0] if plain else "greedy"
     rest = [f"{key}={value}" for key, value in settings.items()]
     label = ":".join([Path(head).stem, decode, *rest])
-    options = {key: settings.pop(key) for key in DECODE_OPTIONS if key in settings}
+    if decode in METHODS:
+        names = [key for key in settings if key in DECODE_OPTIONS]
+    else:  # searches and custom strategies have options that only they know
+        fields = {field.name for field in dataclasses.fields(ModelMethod)}
+        names = [key for key in settings if key not in fields]
+    options = {key: settings.pop(key) for key in names}
     return {"name": label, "model": head, "decode": decode, **settings, "options": options}
 
 

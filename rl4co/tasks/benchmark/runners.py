@@ -33,6 +33,7 @@ from rl4co.tasks.benchmark.spec import BenchmarkSpec, Method, ModelMethod, Solve
 from rl4co.tasks.benchmark.store import Result
 from rl4co.tasks.evaluate import evaluate_policy
 from rl4co.tasks.load import find_device, load_policy
+from rl4co.tasks.methods import IMPROVE
 from rl4co.tasks.metrics import Incumbents, per_instance_time
 
 #: Longest text of an error that is kept.
@@ -167,7 +168,7 @@ class ModelRunner(Runner):
     def run(self, entries: Sequence[Entry]) -> list[Result]:
         """See :class:`Runner`; a batch that fails is tried again one by one."""
         try:
-            problem = getattr(self._loaded(), "env_name", entries[0].problem)
+            problem = self._problem(entries[0])
             solutions = self._decode(entries, problem)
         except Exception as error:  # any: the other instances must go on
             if len(entries) == 1:
@@ -210,6 +211,8 @@ class ModelRunner(Runner):
     def _evaluate(
         self, policy: nn.Module, env: RL4COEnvBase, instances: TensorDict, seed: int
     ) -> dict[str, Any]:
+        if isinstance(policy, ImprovementPolicy):
+            env = policy.environment(None)
         return evaluate_policy(
             env,
             policy,
@@ -220,14 +223,21 @@ class ModelRunner(Runner):
             **self.method.options,
         )
 
+    def _problem(self, entry: Entry) -> str:
+        """Name of the environment whose instances the policy solves."""
+        policy = self._loaded()
+        if isinstance(policy, ImprovementPolicy):
+            return policy.environment(None).constructive_env.name
+        return str(getattr(policy, "env_name", entry.problem))
+
     def _loaded(self) -> nn.Module:
         if self._policy is None:
             policy, _ = load_policy(self.method.model, find_device(self.method.device))
-            if isinstance(policy, ImprovementPolicy):
+            if isinstance(policy, ImprovementPolicy) and self.method.decode != IMPROVE:
                 raise UnsupportedError(
-                    f"expected a model that constructs solutions in {self.method.model}, got a "
-                    f"{type(policy).__name__}, which improves them; use rl4co solve --improve, or "
-                    "rl4co.tasks.improve"
+                    f"expected the method 'improve' for {self.method.model}, a "
+                    f"{type(policy).__name__}, got {self.method.decode!r}; write "
+                    f"{self.method.model}:improve:steps=100"
                 )
             self._policy = policy
         return self._policy

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 from rl4co.core.errors import ConfigError, UnknownNameError
 from rl4co.core.registry import ENVS, SOLVERS
-from rl4co.tasks.methods import METHODS
+from rl4co.tasks.methods import METHODS, find_method, is_random
 from rl4co.tasks.metrics import INITIAL_GAP, passmark_score
 
 #: Seconds per instance of solvers, unless the specification says otherwise.
@@ -59,7 +59,7 @@ class ModelMethod:
             the trajectory.
         seed: Seed of random methods.
         device: cpu, cuda, ... or auto.
-        options: Settings of decoding (samples, num_augment, temperature, ...).
+        options: Settings of decoding (samples, num_augment, temperature, ...), or of the method.
     """
 
     model: str
@@ -77,9 +77,8 @@ class ModelMethod:
                 f"expected a folder written by save_pretrained or a checkpoint as model, got no "
                 f"such path: {self.model}"
             )
-        if self.decode not in METHODS:
-            raise UnknownNameError("evaluation method", self.decode, METHODS)
-        for option in self.options:
+        find_method(self.decode)  # raises for names that do not exist
+        for option in self.options if self.decode in METHODS else ():
             if option not in DECODE_OPTIONS:
                 raise UnknownNameError("option of decoding", option, DECODE_OPTIONS)
         for key in ("batch_size", "passes"):
@@ -94,7 +93,7 @@ class ModelMethod:
     @property
     def is_random(self) -> bool:
         """Whether another seed gives other solutions."""
-        return METHODS[self.decode].samples or METHODS[self.decode].augment_fn == "symmetric"
+        return is_random(self.decode)
 
 
 Method: TypeAlias = SolverMethod | ModelMethod

@@ -344,7 +344,7 @@ def test_solve_refuses_what_makes_no_sense(files, tmp_path):
         app, ["benchmark", str(instance), "-m", str(model), "-o", str(tmp_path / "out")]
     )
     assert out.exit_code == 1
-    assert "use rl4co solve --improve" in out.output.replace("\n", " ")
+    assert ":improve:steps=" in out.output.replace("\n", " ")
 
 
 def test_ctrl_c_ends_with_an_answer(files, monkeypatch):
