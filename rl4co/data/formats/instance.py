@@ -6,6 +6,7 @@ import dataclasses
 import functools
 import math
 import os
+import warnings
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,6 +20,7 @@ from torch import Tensor
 
 from rl4co.core.errors import (
     ConfigError,
+    FileFormatError,
     InvalidInstanceError,
     InvalidSolutionError,
     UnsupportedError,
@@ -88,6 +90,8 @@ class BenchmarkInstance:
         published: Best-known value, if a table or the file gave one.
         lower_bound: What no solution costs less than, if a table gave it.
         solution_file: File with the best-known solution.
+        needs_solution: Whether a fault of this file is an error; otherwise the file is ignored with
+            a warning.
         solution: The best-known solution, if it is in the file itself.
     """
 
@@ -114,6 +118,7 @@ class BenchmarkInstance:
     published: float | None = None
     lower_bound: float | None = None
     solution_file: Path | None = None
+    needs_solution: bool = True
     solution: Routes | None = None
 
     def __post_init__(self) -> None:
@@ -241,7 +246,7 @@ class BenchmarkInstance:
         Args:
             vehicles: Most routes of a solution.
         """
-        fits = self._found is not None and len(self._found.routes) <= vehicles
+        fits = self._reference is not None and len(self._reference.routes) <= vehicles
         return dataclasses.replace(self, vehicles=vehicles, **({} if fits else _NOTHING_KNOWN))
 
     def as_problem(self, problem: str) -> BenchmarkInstance:
@@ -328,10 +333,11 @@ class BenchmarkInstance:
         """Best-known value: published, else that of the best-known solution; None if unknown."""
         if self.published is not None:
             return self.published
-        found = self._found
-        if found is None:
+        reference = self._reference
+        if reference is None:
             return None
-        return self.objective(self._checked(found)) if found.value is None else found.value
+        known = reference.value
+        return self.objective(self._checked(reference)) if known is None else known
 
     @functools.cached_property
     def best_solution(self) -> Routes | None:
@@ -339,9 +345,9 @@ class BenchmarkInstance:
 
         Raises:
             FileFormatError: The file with the solution is damaged, or the solution breaks a
-                constraint.
+                constraint (and the file is not one that merely lies beside the instance).
         """
-        return None if self._found is None else self._checked(self._found)
+        return None if self._reference is None else self._checked(self._reference)
 
     def read_solution(self, path: str | os.PathLike[str]) -> Routes:
         """A solution from a file in any format; refused if it breaks a constraint."""
@@ -382,24 +388,28 @@ class BenchmarkInstance:
         return {**record, "routes": routes}
 
     @functools.cached_property
-    def _found(self) -> Solution | None:
+    def _reference(self) -> Solution | None:
         """The best-known solution; warns if its file contradicts itself."""
-        found = self._read_solution()
-        if found is not None:
-            found.note_contradiction(self)
-        return found
-
-    def _read_solution(self) -> Solution | None:
         if self.solution is not None and self.source is not None:
-            # Its value is its own: a better one may be known, and given beside it.
+            # Without its value: a better one may be known, and given beside it.
             return Solution(Source.read(self.source), self.solution, None)
         if self.solution_file is None:
             return None
-        return parse_solution(Source.read(self.solution_file), self)
+        try:
+            reference = parse_solution(Source.read(self.solution_file), self)
+            if not self.needs_solution:
+                reference.require_valid(self)
+        except (FileFormatError, OSError) as error:
+            if self.needs_solution:
+                raise
+            warnings.warn(f"{error}; this file is ignored", stacklevel=2)
+            return None
+        reference.note_contradiction(self)
+        return reference
 
-    def _checked(self, found: Solution) -> Routes:
-        found.require_valid(self)
-        return found.routes
+    def _checked(self, solution: Solution) -> Routes:
+        solution.require_valid(self)
+        return solution.routes
 
     # ---------------------------------------------------------------- the environment's view
 

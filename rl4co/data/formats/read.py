@@ -25,6 +25,7 @@ from rl4co.data.formats.lilim import looks_like_lilim, read_lilim
 from rl4co.data.formats.orienteering import looks_like_orienteering, read_orienteering
 from rl4co.data.formats.own import looks_like_csv, read_csv, read_json
 from rl4co.data.formats.pmed import BenchmarkMedian, looks_like_pmed, read_pmed
+from rl4co.data.formats.route_texts import is_written_here
 from rl4co.data.formats.schedules import BenchmarkShop
 from rl4co.data.formats.sections import Sections, looks_like_sections
 from rl4co.data.formats.shop_files import looks_like_shop, parse_shops
@@ -57,8 +58,9 @@ def read_instance(
     TSPLIB, CVRPLIB, Solomon, OPLib, TSPPDLIB, Li and Lim, JSON and CSV files have routing problems;
     JSPLIB's, Taillard's and FJS files have job shops, `pmed` files of the OR-Library p-median
     problems. A solution with the same name beside a
-    routing problem (`.sol`, `.opt.tour`, `.tour`) is taken as the best-known one; it is read when
-    `best_known` or `best_solution` is asked for.
+    routing problem (`.sol`, `.opt.tour`, `.tour`) is taken as the best-known one, unless this
+    library wrote it; it is read when `best_known` or `best_solution` is asked for, and ignored with
+    a warning if it breaks a constraint.
 
     Args:
         path: The file; it may be packed (`.gz`). `-` is the standard input.
@@ -153,6 +155,8 @@ def _with_reference(
     changes: dict[str, Any] = {}
     if solution is not None:
         changes["solution_file"] = Source.read(solution).path
+        if isinstance(instance, BenchmarkInstance):
+            changes["needs_solution"] = True
     if isinstance(best_known, int | float):
         changes["published"] = _checked_value(best_known)
     elif best_known is not None:
@@ -196,7 +200,7 @@ def _parse(path: Path) -> Sequence[AnyInstance]:
     except InvalidInstanceError as error:
         raise source.fault("a complete instance", f"this fault: {error}", CORRECT) from error
     beside = None if instance.solution is not None else _solution_beside(source.path)
-    return [dataclasses.replace(instance, solution_file=beside)]
+    return [dataclasses.replace(instance, solution_file=beside, needs_solution=beside is None)]
 
 
 def _reader(source: Source) -> Callable[[Source], BenchmarkInstance]:
@@ -252,4 +256,5 @@ def _solution_beside(path: Path) -> Path | None:
     if path == STDIN:
         return None
     candidates = (path.with_name(f"{name_of(path)}{suffix}") for suffix in SOLUTION_SUFFIXES)
-    return next((file for file in candidates if file.is_file() and file != path), None)
+    files = (file for file in candidates if file.is_file() and file != path)
+    return next((file for file in files if not is_written_here(file)), None)

@@ -324,11 +324,22 @@ def test_a_solver_that_is_not_installed(solver: str, monkeypatch: pytest.MonkeyP
 
 @pytest.mark.usefixtures("here")
 def test_solutions_that_break_a_constraint():
-    """As a start, and beside the file."""
-    Path("tiny.sol").write_text("Route #1: 1 2 1\nRoute #2: 3 4\nCost 32\n")
-    assert_refused("no node is visited twice", "tiny.vrp", *NEAREST)
-    assert_refused(
-        "no node is visited twice", "tiny.vrp", "--initial", "tiny.sol", "--best-known", "32"
-    )
-    Path("tiny.sol").write_text("Route #1: 1 2 3\nRoute #2: 4\nCost 32\n")
-    assert_refused("load 9 of 5", "tiny.vrp", *NEAREST)
+    """As a start, and as the best-known one; beside the file they are ignored."""
+    Path("wrong.sol").write_text("Route #1: 1 2 1\nRoute #2: 3 4\nCost 32\n")
+    for options in (("--initial",), (*NEAREST, "--best-known")):
+        assert_refused("no node is visited twice", "tiny.vrp", *options, "wrong.sol")
+    Path("wrong.sol").rename("tiny.sol")
+    (record,) = run_json("tiny.vrp", *NEAREST)
+    assert record["best_known"] is None and record["cost"] > 0
+
+
+@pytest.mark.usefixtures("here")
+def test_earlier_results_are_no_references():
+    """A solution that an earlier run wrote beside a file, which has changed since."""
+    run_json("tiny.vrp", *NEAREST, "--out", "tiny.sol")
+    text = Path("tiny.vrp").read_text()
+    for old, new in (("5 2 8\n", "5 9 9\n"), ("CAPACITY : 5", "CAPACITY : 4")):
+        assert old in text
+        Path("tiny.vrp").write_text(text.replace(old, new))
+        (record,) = run_json("tiny.vrp", *NEAREST)
+        assert record["best_known"] is None and record["cost"] > 0

@@ -19,8 +19,16 @@ from rl4co.core.errors import (
     InvalidSolutionError,
     UnknownNameError,
 )
-from rl4co.data.formats import BenchmarkInstance, EdgeCosts, read_solution, write_solution
+from rl4co.data.formats import (
+    BenchmarkInstance,
+    EdgeCosts,
+    read_instance,
+    read_solution,
+    write_solution,
+)
+from rl4co.data.formats.route_texts import WRITTEN_HERE, is_written_here
 from rl4co.envs import get_env
+from tests.unit.instance_texts import VRP
 
 POINTS = np.array([[0.0, 0], [0, 3], [4, 3], [4, 0], [2, 8]])
 EUCLIDEAN = EdgeCosts.of_points(POINTS, rounding="nearest")
@@ -341,14 +349,14 @@ def test_what_is_written_is_read(tmp_path: Path, instance: BenchmarkInstance, su
 def test_a_tour_may_begin_anywhere(tmp_path: Path):
     """A `.sol` file leaves out node 0, so the tour is turned."""
     path = write_solution(tmp_path / "a.sol", TSP, [4, 2, 3, 0, 1])
-    assert path.read_text() == "Route #1: 1 4 2 3\nCost 20\n"
+    assert path.read_text() == f"Route #1: 1 4 2 3\nCost 20\n# {WRITTEN_HERE}\n"
 
 
 def test_texts(tmp_path: Path):
     """Forms that other programs read."""
     routes = [[1, 2], [3, 4]]
     sol = write_solution(tmp_path / "a.sol", CVRP, routes).read_text()
-    assert sol == "Route #1: 1 2\nRoute #2: 3 4\nCost 32\n"
+    assert sol == f"Route #1: 1 2\nRoute #2: 3 4\nCost 32\n# {WRITTEN_HERE}\n"
     exact = CVRP.with_rounding("exact")
     assert (
         f"Cost {exact.cost(routes)!r}"
@@ -362,6 +370,36 @@ def test_texts(tmp_path: Path):
     assert record == {
         "name": "prizes", "problem": "op", "routes": [[1, 2, 3]], "cost": 14, "objective": 11,
     }  # fmt: skip
+
+
+@INSTANCES
+@pytest.mark.parametrize("suffix", [".sol", ".tour"])
+def test_written_solutions_are_no_references(
+    tmp_path: Path, instance: BenchmarkInstance, suffix: str
+):
+    """What an earlier run wrote beside a file is never its best-known solution, unless named."""
+    if suffix not in instance.suffixes:
+        return
+    routes, _, _ = SOLUTIONS[instance]
+    file = write_solution(tmp_path / f"a{suffix}", instance, routes)
+    assert is_written_here(file)
+    (tmp_path / "a.vrp").write_text(VRP)
+    (tmp_path / "a.opt.tour").write_text("a best-known one")
+    assert read_instance(tmp_path / "a.vrp").solution_file == tmp_path / "a.opt.tour"
+    assert read_instance(tmp_path / "a.vrp", solution=file).solution_file == file
+
+
+@pytest.mark.parametrize("text", ["Route #1: 1 2 3\nRoute #2: 4\nCost 30\n", "damaged", "\0"])
+def test_a_wrong_file_beside_is_ignored(tmp_path: Path, text: str):
+    """With a warning; one that the user names is an error."""
+    (tmp_path / "tiny.vrp").write_text(VRP)
+    wrong = tmp_path / "tiny.sol"
+    wrong.write_text(text)
+    instance = read_instance(tmp_path / "tiny.vrp")
+    with pytest.warns(UserWarning, match=r"tiny\.sol.*ignored"):
+        assert instance.best_known is None and instance.best_solution is None
+    with pytest.raises(FileFormatError, match=r"tiny\.sol"):
+        _ = read_instance(tmp_path / "tiny.vrp", solution=wrong).best_solution
 
 
 @pytest.mark.parametrize(

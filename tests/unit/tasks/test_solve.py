@@ -308,13 +308,15 @@ def test_polish_is_never_worse(
     ],
 )
 def test_solutions_that_break_a_constraint(vrp: Path, routes: str, message: str):
-    """Neither a start nor, beside the file, a reference; a value alone is one."""
+    """Neither a start nor a reference; beside the file they are ignored."""
     wrong = vrp.with_suffix(".sol")
     wrong.write_text(f"{routes}Cost 30\n")
     with pytest.raises(FileFormatError, match=message):
         solve_file(vrp, ByFile(wrong), best_known=32.0)
     with pytest.raises(FileFormatError, match=rf"{message}.*best-known value alone"):
-        solve_file(vrp, BySolver("nearest_neighbor"))
+        solve_file(vrp, BySolver("nearest_neighbor"), solution=wrong)
+    with pytest.warns(UserWarning, match=message):
+        assert solve_file(vrp, BySolver("nearest_neighbor")).gap is None
     assert solve_file(vrp, BySolver("nearest_neighbor"), best_known=32.0).gap is not None
 
 
