@@ -16,7 +16,10 @@ from rl4co.core.adapters import register_adapter
 __all__ = ["install", "register_adapters", "where"]
 
 #: Kind of object → the function that adapts it ("module:function", imported on first use).
-ADAPTERS: dict[str, str] = {}
+ADAPTERS = {
+    "context_embedding": "rl4co.compat.embeddings:adapt_context",
+    "dynamic_embedding": "rl4co.compat.embeddings:adapt_dynamic",
+}
 
 
 def register_adapters() -> None:

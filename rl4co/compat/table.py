@@ -6,6 +6,7 @@ one home stand in one string; `Old=New` says that the name changed, too.
 
 from __future__ import annotations
 
+_COMPAT = "rl4co.compat"
 _ADAPTERS = "rl4co.compat.adapters"
 _POLICIES = "rl4co.models.policies"
 _RL = "rl4co.models.rl"
@@ -93,7 +94,7 @@ MOVED: dict[str, dict[str, str]] = {
         f"{_ADAPTERS}.networks": "MultiHeadCrossAttention",
     },
     "rl4co.models.nn.env_embeddings.context": {
-        f"{_ADAPTERS}.embeddings": "EnvContext",
+        f"{_COMPAT}.embeddings": "EnvContext",
         f"{_EMBEDDINGS}.tsp": "TSPContext",
         f"{_EMBEDDINGS}.cvrp": "VRPContext=CVRPContext",
         f"{_EMBEDDINGS}.cvrptw": "VRPTWContext=CVRPTWContext",
@@ -109,11 +110,11 @@ MOVED: dict[str, dict[str, str]] = {
         f"{_EMBEDDINGS}.mcp": "MCPContext",
     },
     "rl4co.models.nn.env_embeddings.dynamic": {
-        f"{_ADAPTERS}.embeddings": "StaticEmbedding",
+        f"{_COMPAT}.embeddings": "StaticEmbedding",
         f"{_EMBEDDINGS}.sdvrp": "SDVRPDynamicEmbedding",
     },
     "rl4co.models.nn.env_embeddings.edge": {
-        f"{_ADAPTERS}.embeddings": "TSPEdgeEmbedding CVRPEdgeEmbedding"
+        f"{_COMPAT}.embeddings": "TSPEdgeEmbedding CVRPEdgeEmbedding"
     },
     "rl4co.models.nn.env_embeddings.init": {
         f"{_EMBEDDINGS}.tsp": "TSPInitEmbedding",

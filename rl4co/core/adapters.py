@@ -35,13 +35,15 @@ def adapt(kind: str, entry: T) -> T:
         kind: See :func:`register_adapter`.
         entry: A class or an object. Classes of the library itself need no adapter.
     """
-    if _module(entry).partition(".")[0] == "rl4co" or kind not in _ADAPTERS:
+    if entry is None or kind not in _ADAPTERS or _is_native(entry):
         return entry
     module, _, name = _ADAPTERS[kind].partition(":")
     adapter: Callable[[Any], T] = getattr(importlib.import_module(module), name)
     return adapter(entry)
 
 
-def _module(entry: object) -> str:
+def _is_native(entry: object) -> bool:
+    """Whether a class is defined in the library, outside of `rl4co.compat`."""
     cls = entry if isinstance(entry, type) else type(entry)
-    return cls.__module__
+    package, *folders = cls.__module__.split(".")
+    return package == "rl4co" and folders[:1] != ["compat"]

@@ -21,7 +21,7 @@ from rl4co.decoding.rollout import expand_solutions
 from rl4co.envs.base import RL4COEnvBase
 from rl4co.models.policies.acting import ActsByJudging
 from rl4co.models.policies.constructive import ConstructivePolicy
-from rl4co.models.policies.entry import forget_static_dynamics_, match_precision
+from rl4co.models.policies.entry import match_precision
 from rl4co.models.policies.modules import ConstructiveDecoder
 from rl4co.models.rl.critic import embed_dim_of
 
@@ -64,7 +64,6 @@ class StepwiseConstructivePolicy(ActsByJudging, nn.Module):
         policy = self.policy
         state = dict(match_precision(td, self).items())
         single = expand_solutions(state, 1)  # [B, 1, ...]
-        forget_static_dynamics_(policy.decoder, single)
         hidden, _ = policy.encoder(state)
         cache = policy.decoder.prepare(hidden, state)
         logits = policy.decoder(single, cache).squeeze(1)  # [B, N]

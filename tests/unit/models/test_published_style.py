@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
+
 import pytest
 import torch
 
@@ -21,6 +24,7 @@ from rl4co.models import (
     EASEmb,
 )
 from rl4co.models.rl.baselines import REINFORCEBaseline, RolloutBaseline, WarmupBaseline
+from rl4co.models.zoo.am import AttentionModelDecoder
 from rl4co.utils import RL4COTrainer
 from rl4co.utils.ops import batchify, gather_by_index
 from tests.compat import EMBED_DIM, DistanceEmbedding, RowContext, TourEnv, tour_policy
@@ -148,6 +152,25 @@ def test_dynamic_embeddings_count_in_every_solution():
         torch.testing.assert_close(alone["log_likelihood"], out["log_likelihood"][rows])
     out["log_likelihood"].sum().backward()
     assert policy.decoder.dynamic_embedding.projection.weight.grad.abs().sum() > 0
+
+
+def test_adapted_embeddings_keep_names_and_copies():
+    """Names of weights, the class's own `forward`, deep copies, pickles and a second policy."""
+    context, dynamic = RowContext(EMBED_DIM), DistanceEmbedding(EMBED_DIM)
+    names = list(context.state_dict())
+    policy = tour_policy(lambda dim: context, dynamic)
+    assert policy.decoder.context_embedding is context
+    assert list(context.state_dict()) == names
+    again = AttentionModelDecoder(
+        EMBED_DIM, 2, context_embedding=context, dynamic_embedding=dynamic
+    )
+    assert again.dynamic_embedding is dynamic
+    env = TourEnv()
+    td = env.reset(batch_size=2)
+    expected = policy.eval()(td, env, decode_type="greedy", num_starts=2)["actions"]
+    for twin in (copy.deepcopy(policy), pickle.loads(pickle.dumps(policy))):
+        assert isinstance(twin.decoder.context_embedding, RowContext)
+        assert torch.equal(twin(td, env, decode_type="greedy", num_starts=2)["actions"], expected)
 
 
 class NodeEncoder(AutoregressiveEncoder):

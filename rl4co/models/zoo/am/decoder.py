@@ -12,15 +12,11 @@ import torch
 from torch import Tensor, nn
 
 from rl4co import kernels
+from rl4co.core.adapters import adapt
 from rl4co.decoding.rollout import Rollout
 from rl4co.decoding.strategies import DecodingStrategy
 from rl4co.envs.base import RL4COEnvBase, State
 from rl4co.models.embeddings import EmbeddingConfig, LinearDynamicEmbedding, make_embeddings
-from rl4co.models.embeddings.published_style import (
-    dynamic_changes,
-    is_published_context,
-    published_query,
-)
 from rl4co.models.nn.attention import AttentionFn, PointerAttention
 from rl4co.models.policies.autoregressive import AutoregressiveDecoder
 
@@ -93,8 +89,8 @@ class AttentionModelDecoder(AutoregressiveDecoder):
             defaults = make_embeddings(env_name, EmbeddingConfig(embed_dim))
             context_embedding = defaults.context
             dynamic_embedding = dynamic_embedding or defaults.dynamic
-        self.context_embedding = context_embedding
-        self.dynamic_embedding = dynamic_embedding
+        self.context_embedding = adapt("context_embedding", context_embedding)
+        self.dynamic_embedding = adapt("dynamic_embedding", dynamic_embedding)
         self.pointer = pointer or PointerAttention(
             embed_dim, num_heads, mask_inner, out_bias_pointer_attn, sdpa_fn
         )
@@ -140,11 +136,7 @@ class AttentionModelDecoder(AutoregressiveDecoder):
 
     def _query(self, state: Mapping[str, Tensor], cache: DecoderCache) -> Tensor:
         """Context and graph context `[B, Q, D]`."""
-        context = self.context_embedding
-        if is_published_context(context):
-            query = published_query(context, cache.context, state)
-        else:
-            query = context(cache.context, state)
+        query = self.context_embedding(cache.context, state)
         return query if cache.graph_context is None else query + cache.graph_context
 
     def point(self, query: Tensor, state: Mapping[str, Tensor], cache: DecoderCache) -> Tensor:
@@ -191,7 +183,7 @@ class AttentionModelDecoder(AutoregressiveDecoder):
         dynamic: nn.Module,
     ) -> Tensor:
         """Logits with keys and values of their own for every query, which is a row of its own."""
-        key, value, logit_key = dynamic_changes(dynamic, state)  # [B, Q, N, D] each
+        key, value, logit_key = dynamic(state)  # [B, Q, N, D] each
         shape, split = query.shape[:2], self.pointer.split_heads
 
         def per_query(shared: Tensor) -> Tensor:  # [B, ...] -> [B * Q, ...]

@@ -18,10 +18,9 @@ from rl4co.core.errors import ConfigError, UnknownNameError
 from rl4co.core.registry import MODELS
 from rl4co.core.rng import derive_generator
 from rl4co.data.dataset import TensorDictDataset
-from rl4co.decoding.rollout import expand_solutions
 from rl4co.envs.base import RL4COEnvBase
 from rl4co.models.policies.constructive import ConstructivePolicy
-from rl4co.models.policies.entry import forget_static_dynamics_, match_precision
+from rl4co.models.policies.entry import match_precision
 from rl4co.models.rl.instance_copies import InstanceCopies
 from rl4co.models.rl.instance_search import Candidates, InstanceSearch, read_policy
 from rl4co.models.rl.losses import eas_loss
@@ -51,7 +50,6 @@ class AdaptationSearch(InstanceSearch):
         with torch.no_grad():
             td = match_precision(copies.td, policy)
             state = dict(td.items())
-            forget_static_dynamics_(decoder, expand_solutions(state, 1))
             check_decoder(decoder, model.use_eas_embedding)
             self.cache = decoder.prepare(policy.encoder(td)[0], state)
         self.adapted = make_adaptation(
