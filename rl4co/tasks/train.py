@@ -44,8 +44,8 @@ CONFIG_DIR = Path(__file__).resolve().parent.parent / "configs"
 _SEED_VARIABLE = "RL4CO_DRAWN_SEED"
 #: Exit code of a run that was refused for a reason the user can mend.
 USAGE_ERROR = 2
-#: Exit code of a run that was stopped by SIGTERM, as shells have it.
-TERMINATED = 143
+#: Exit codes of runs that were stopped by a signal, as shells have them.
+TERMINATED, INTERRUPTED = 143, 130
 
 log = get_pylogger(__name__)
 
@@ -199,12 +199,16 @@ def main() -> None:
             raise
         _print_error(_explain(error))
         sys.exit(USAGE_ERROR)
+    except KeyboardInterrupt:
+        _print_error("stopped by Ctrl-C")
+        sys.exit(INTERRUPTED)
     except SystemExit as error:
-        if error.code is not None:
+        stopped = _explain_exit(error)
+        if stopped is None:
             raise
-        # Lightning ends a training by this after SIGTERM, and Python would call that a success.
-        _print_error("stopped by SIGTERM; go on from a checkpoint with ckpt_path=...")
-        sys.exit(TERMINATED)
+        signal_name, checkpoint = stopped
+        _print_error(f"stopped by {signal_name}; go on with ckpt_path={checkpoint}")
+        sys.exit(INTERRUPTED if signal_name == "Ctrl-C" else TERMINATED)
 
 
 def config_folder() -> Path:
@@ -261,6 +265,18 @@ def _errors_pass_through() -> Iterator[None]:
             del os.environ["HYDRA_FULL_ERROR"]
         else:
             os.environ["HYDRA_FULL_ERROR"] = before
+
+
+def _explain_exit(error: SystemExit) -> tuple[str, str] | None:
+    """The signal that stopped a run, and the checkpoint to go on from; None for other exits."""
+    from rl4co.training.interrupts import TrainingInterrupted
+
+    if isinstance(error, TrainingInterrupted):
+        return error.signal_name, str(error.checkpoint or "...")
+    if isinstance(error.__context__, KeyboardInterrupt):  # Lightning exits with 1
+        return "Ctrl-C", "..."
+    # Lightning ends a distributed training by this after SIGTERM; Python takes it for a success.
+    return ("SIGTERM", "...") if error.code is None else None
 
 
 def _explain(error: BaseException) -> str:

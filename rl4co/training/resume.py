@@ -58,7 +58,9 @@ class ExactResume(Callback):
             record["plateau"] = _plateau_steps(trainer)
         elif epoch.started > epoch.processed:
             batch = loop.epoch_loop.batch_progress
-            if batch.current.processed > batch.current.completed:
+            if trainer.validating:  # stopped by a signal; a resumed run repeats the validation
+                settle_batch(checkpoint["loops"]["fit_loop"], validates=True, last=False)
+            elif batch.current.processed > batch.current.completed:
                 validates = loop.epoch_loop._should_check_val_fx(loop._data_fetcher)
                 last = loop.epoch_loop._num_ready_batches_reached()
                 settle_batch(checkpoint["loops"]["fit_loop"], validates, last)

@@ -42,6 +42,7 @@ from rl4co.training.checkpoint import (
     WritableCheckpoints,
     require_writable_metrics,
 )
+from rl4co.training.interrupts import StopOnSignals
 from rl4co.training.memory import tune_allocator as apply_allocator_settings
 from rl4co.training.resume import ExactResume
 
@@ -177,7 +178,7 @@ class RL4COTrainer(L.Trainer):
                 code from the file.
         """
         require_writable_metrics(self)
-        with self._settings(), self._clipping(model):
+        with self._settings(), self._clipping(model), self._stopping_on_signals():
             super().fit(
                 model, train_dataloaders, val_dataloaders, datamodule, ckpt_path, weights_only
             )
@@ -228,6 +229,13 @@ class RL4COTrainer(L.Trainer):
             yield
         finally:
             self.gradient_clip_val = clip
+
+    def _stopping_on_signals(self) -> contextlib.AbstractContextManager[None]:
+        """Ctrl-C and SIGTERM end the run after the batch, unless Lightning has to inform others."""
+        handlers = [each for each in self.callbacks if isinstance(each, StopOnSignals)]
+        if self.world_size > 1 or not handlers:
+            return contextlib.nullcontext()
+        return handlers[0].handle_signals()
 
     @contextlib.contextmanager
     def _settings(self) -> Iterator[None]:
@@ -340,7 +348,10 @@ def _with_defaults(
         given.append(RL4COProgressBar())
     present = {type(callback) for callback in given}
     # First, so that the others find the metrics of an interrupted epoch in place.
-    return [cls() for cls in (ExactResume, WritableCheckpoints) if cls not in present] + given
+    first = [cls() for cls in (ExactResume, WritableCheckpoints) if cls not in present]
+    # Last, so that the others have seen the batch after which the run stops.
+    last = [] if StopOnSignals in present else [StopOnSignals()]
+    return [*first, *given, *last]
 
 
 def _refuse_unknown(options: dict[str, Any]) -> None:

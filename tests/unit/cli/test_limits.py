@@ -283,8 +283,11 @@ def test_a_benchmark_that_was_terminated_can_go_on(tmp_path):
     assert not any(map(is_running, workers))
 
 
-def test_training_that_was_terminated_has_not_succeeded(tmp_path):
-    """SIGTERM within an epoch: a word on it, and the exit code of the signal."""
+@pytest.mark.parametrize(
+    ("number", "code", "name"), [(signal.SIGTERM, 143, "SIGTERM"), (signal.SIGINT, 130, "Ctrl-C")]
+)
+def test_training_that_was_stopped_has_not_succeeded(number, code, name, tmp_path):
+    """Within an epoch: how to go on, a checkpoint to go on from, and the signal's exit code."""
     settings = [
         "experiment=quick", "trainer=cpu", f"paths.output_dir={tmp_path}",
         "trainer.max_epochs=9999", "+trainer.enable_progress_bar=false",
@@ -293,7 +296,7 @@ def test_training_that_was_terminated_has_not_succeeded(tmp_path):
     ]  # fmt: skip
     with running("train", *settings) as command:
         command.wait_until(lambda pid: any(tmp_path.rglob("*.ckpt")))
-        command.process.send_signal(signal.SIGTERM)  # the last checkpoint may take its time
+        command.process.send_signal(number)  # the last checkpoint may take its time
         _, messages = command.finish()
-    assert command.process.returncode == 143, messages
-    assert "stopped by SIGTERM" in messages
+    assert command.process.returncode == code, messages
+    assert f"stopped by {name}" in messages
