@@ -99,7 +99,11 @@ def instantiate_callbacks(cfg: DictConfig | None) -> list[Callback]:
 
 
 def instantiate_loggers(
-    cfg: DictConfig | None, model: LightningModule | None = None, *, strict: bool = False
+    cfg: DictConfig | None,
+    model: LightningModule | None = None,
+    *,
+    strict: bool = False,
+    folder: str | os.PathLike[str] | None = None,
 ) -> list[Logger]:
     """The loggers of a configuration: one for each entry with a `_target_`.
 
@@ -112,6 +116,7 @@ def instantiate_loggers(
         model: Model to watch.
         strict: Whether a logger whose package is not installed is an error. Otherwise there is a
             warning, and a CSV file takes its place, so no metrics are lost.
+        folder: Folder of that file; None: the logger's `save_dir`, or the working folder.
     """
     loggers: list[Logger] = []
     for name, entry in _entries(_chosen_loggers(cfg), "logger").items():
@@ -121,17 +126,27 @@ def instantiate_loggers(
         except (ImportError, InstantiationException) as error:
             if not isinstance(error, ImportError) and _exists(entry["_target_"]):
                 raise
+            place = str(folder or entry.get("save_dir") or ".")
+            package = _LOGGER_PACKAGES.get(entry["_target_"].rpartition(".")[2], name)
             if strict:
-                raise MissingDependencyError(name) from error
+                raise MissingDependencyError(package) from error
             log.warning(
-                f"{name} is not installed (pip install {name}); metrics go to a CSV file instead. "
-                "Choose another logger, or set extras.strict_loggers=true to stop here."
+                f"{name} is not installed (pip install '{package}'); metrics go to a CSV file in "
+                f"{place} instead. Choose another logger, or set extras.strict_loggers=true to "
+                "stop here."
             )
-            logger = build(_csv_logger(entry.get("save_dir") or "."))
+            logger = build(_csv_logger(place))
         if watch and model is not None and hasattr(logger, "watch"):
             logger.watch(model)
         loggers.append(logger)
     return loggers
+
+
+#: Class of a logger → what to install for it, where the name of the logger is another one.
+_LOGGER_PACKAGES = {
+    "CometLogger": "comet-ml",
+    "NeptuneLogger": "lightning<2.6 neptune",
+}
 
 
 def _exists(target: str) -> bool:

@@ -68,7 +68,9 @@ def run(cfg: DictConfig) -> tuple[dict[str, float], dict[str, Any]]:
     model = build(cfg.model, env)
     callbacks = instantiate_callbacks(cfg.get("callbacks"))
     strict = bool((cfg.get("extras") or {}).get("strict_loggers", False))
-    loggers = instantiate_loggers(cfg.get("logger"), model, strict=strict)
+    loggers = instantiate_loggers(
+        cfg.get("logger"), model, strict=strict, folder=cfg.paths.output_dir
+    )
     trainer = build(cfg.trainer, callbacks=callbacks, logger=loggers or False)
     objects = {
         "cfg": cfg,

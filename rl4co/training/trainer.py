@@ -99,6 +99,8 @@ class RL4COTrainer(L.Trainer):
             `default_root_dir`, `accumulate_grad_batches`, ...).
     """
 
+    callbacks: list[Callback]
+
     def __init__(
         self,
         max_epochs: int | None = None,
@@ -128,6 +130,7 @@ class RL4COTrainer(L.Trainer):
             )
         if matmul_precision not in (None, *_MATMUL_PRECISIONS):
             raise UnknownNameError("matmul_precision", matmul_precision, _MATMUL_PRECISIONS)
+        _require_available(accelerator)
         device = device_type(accelerator)
         if device == "cuda" and matmul_precision is not None:
             torch.set_float32_matmul_precision(matmul_precision)
@@ -282,6 +285,18 @@ def device_type(accelerator: str | Accelerator) -> str:
         if classes[name].is_available():
             return name
     return "cpu"
+
+
+def _require_available(accelerator: str | Accelerator) -> None:
+    """Raises :class:`ConfigError` for a GPU that this machine, or this build of torch, lacks."""
+    classes = {"gpu": (CUDAAccelerator, MPSAccelerator), "cuda": (CUDAAccelerator,)}
+    kinds = classes.get(accelerator, ()) if isinstance(accelerator, str) else ()
+    if kinds and not any(kind.is_available() for kind in kinds):
+        raise ConfigError(
+            f"expected a GPU for accelerator={accelerator!r}, got none that torch can use; use "
+            "accelerator='auto' or 'cpu' (on the command line trainer=default or trainer=cpu, with "
+            "trainer.devices=2 +trainer.strategy=ddp for several processes)"
+        )
 
 
 def count_devices(device: str, devices: list[int] | str | int) -> int:

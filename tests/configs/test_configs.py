@@ -253,15 +253,25 @@ def test_metrics_of_a_phase_can_be_chosen(tmp_path: Path):
 
 
 @pytest.mark.parametrize(
-    ("logger", "package"), [("aim", "aim"), ("comet", "comet_ml"), ("neptune", "neptune")]
+    ("logger", "package", "install"),
+    [
+        ("aim", "aim", "pip install 'aim'"),
+        ("comet", "comet_ml", "pip install 'comet-ml'"),
+        ("mlflow", "mlflow", "pip install 'mlflow'"),
+        ("neptune", "neptune", "lightning<2.6"),
+    ],
 )
-def test_loggers_of_others_fall_back_to_a_file(logger: str, package: str, tmp_path: Path, caplog):
+def test_loggers_of_others_fall_back_to_a_file(
+    logger: str, package: str, install: str, tmp_path: Path, caplog
+):
     """Where their package is missing, with a warning; strictly, it is an error."""
     if find_spec(package) is not None:
         pytest.skip(f"{package} is installed")
     cfg = load_config([f"logger={logger}", f"paths.output_dir={tmp_path}"])
-    (found,) = instantiate_loggers(cfg.logger)
+    (found,) = instantiate_loggers(cfg.logger, folder=cfg.paths.output_dir)
     assert type(found).__name__ == "CSVLogger" and f"{logger} is not installed" in caplog.text
+    assert Path(found.log_dir).is_relative_to(tmp_path)
+    assert install in caplog.text
     with pytest.raises(MissingDependencyError):
         instantiate_loggers(cfg.logger, strict=True)
 

@@ -299,7 +299,7 @@ def test_missing_logger_is_replaced_with_a_warning(
     (logger,) = instantiate_loggers(cfg)
     assert type(logger).__name__ == "CSVLogger"
     assert str(tmp_path) in logger.log_dir
-    assert "pip install wandb" in caplog.text
+    assert "pip install 'wandb'" in caplog.text
     with pytest.raises(MissingDependencyError, match="pip install 'wandb'"):
         instantiate_loggers(cfg, strict=True)
 

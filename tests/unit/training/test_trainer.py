@@ -324,3 +324,12 @@ def test_several_validation_sets(runs: ModuleType, tmp_path: Path) -> None:
         assert metrics[f"val/{name}/reward"] == pytest.approx(expected[name], abs=1e-5)
     mean = (3 * expected["small"] + 9 * expected["large"]) / 12
     assert metrics["val/reward"] == pytest.approx(mean, abs=1e-5)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+@pytest.mark.parametrize("accelerator", ["gpu", "cuda"])
+def test_a_missing_gpu_is_a_clear_error(accelerator: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With what to use instead, as `trainer=ddp` asks for one."""
+    monkeypatch.setattr("torch.backends.mps.is_available", lambda: False)
+    with pytest.raises(ConfigError, match="accelerator"):
+        RL4COTrainer(accelerator=accelerator, devices="auto", strategy="ddp", logger=False)
