@@ -253,7 +253,9 @@ class _Output:
 
         if self.out is not None and len(self.files) == 1:
             instance = read_instance(self.files[0], **reading)
-            check_target(self._solution_file(self.out, self.files[0], instance), instance)
+            target = self._solution_file(self.out, self.files[0], instance)
+            check_target(target, instance)
+            _reject_input(target, self.files)
         elif self.out is not None:
             require_writable(self.out / "solution.sol")
         if self.render is not None:
@@ -266,6 +268,7 @@ class _Output:
 
         if self.out is not None:
             target = self._solution_file(self.out, solved.file, solved.instance)
+            _reject_input(target, self.files)
             write_solution(target, solved.instance, solved.solution)
         if self.render is not None:
             save_picture(solved, self._picture_file(self.render, solved.file))
@@ -275,6 +278,15 @@ class _Output:
 
     def _picture_file(self, place: Path, file: Path) -> Path:
         return place / f"{_name(file)}.png" if _is_folder(place) else place
+
+
+def _reject_input(target: Path, files: list[Path]) -> None:
+    """Raises if a solution would overwrite an instance."""
+    if any(file.exists() and target.exists() and target.samefile(file) for file in files):
+        raise ConfigError(
+            f"expected an output file other than the instance, got --out {target}; "
+            "give another file or folder"
+        )
 
 
 def _name(file: Path) -> str:

@@ -113,7 +113,8 @@ def register_solver(
 
     The function gets the state after `env.reset` and returns actions `[B, T]` (or :class:`Found`,
     if it knows more). Costs are minus the environment's own reward, so both always agree, and
-    invalid solutions are refused. A function with a parameter `initial` gets valid solutions to
+    invalid solutions are refused. Every solver accepts a `seed`; deterministic ones ignore it. A
+    function with a parameter `initial` gets valid solutions to
     begin with, and must not return worse ones.
 
     Args:
@@ -139,6 +140,8 @@ def register_solver(
         ) -> Solutions:
             if reads is not None:
                 _require(env, reads, name)
+            if "seed" not in own:
+                options.pop("seed", None)  # deterministic solvers ignore a seed
             for option in options:
                 if option not in own:
                     raise UnknownNameError(f"option of the solver {name!r}", option, own)

@@ -8,6 +8,7 @@ was missed. Otherwise a larger problem follows, while there is time.
 from __future__ import annotations
 
 import math
+import time
 
 from collections.abc import Callable
 from importlib.util import find_spec
@@ -22,6 +23,8 @@ from rl4co.envs.base import RL4COEnvBase
 from rl4co.solvers._base import Found, Solver, register_solver
 from rl4co.solvers._mip_problem import Limits, MixedIntegerProblem, Result
 from rl4co.solvers._parallel import map_instances
+from rl4co.solvers._routing import time_left
+from rl4co.solvers._watch import offer
 from rl4co.solvers.formulations import MIPFormulation, formulation_of
 from rl4co.solvers.local_search import local_search
 
@@ -29,6 +32,8 @@ from rl4co.solvers.local_search import local_search
 COST_TOLERANCE = 1e-6
 #: Randomised starts of the local search that gives a first solution.
 FIRST_STARTS = 10
+#: Share of the time after which no further start begins.
+FIRST_SHARE = 0.25
 
 
 def register_mip_solver(name: str, label: str, package: str, extra: str | None) -> Solver:
@@ -58,8 +63,8 @@ def register_mip_solver(name: str, label: str, package: str, extra: str | None) 
         Args:
             env: Environment.
             td: State after reset.
-            max_runtime: Seconds per instance at most; the search ends earlier if it proves
-                optimality.
+            max_runtime: Seconds per instance at most, the local search included; the search ends
+                earlier if it proves optimality.
             num_procs: Instances solved at the same time, each in its own process with one thread.
             initial: Solutions to begin with `[B, T]`; None: those of a local search.
             seed: Seed of the search.
@@ -72,8 +77,13 @@ def register_mip_solver(name: str, label: str, package: str, extra: str | None) 
             raise MissingDependencyError(package, extra)
         if seed < 0:
             raise ConfigError(f"expected a seed of at least 0, got {seed}")
-        first = local_search(env, td, starts=FIRST_STARTS)[0] if initial is None else initial
+        began = time.perf_counter()
+        first = initial
+        if first is None:
+            limit = FIRST_SHARE * max_runtime
+            first = local_search(env, td, starts=FIRST_STARTS, max_runtime=limit).actions
         search = _Search(env, td, first)
+        offer(lambda: search.actions)
 
         def run(problems: list[MixedIntegerProblem], seconds: list[float]) -> list[Result]:
             limits = [Limits(left, seed) for left in seconds]
@@ -86,7 +96,7 @@ def register_mip_solver(name: str, label: str, package: str, extra: str | None) 
             nothing = [Result(None, -math.inf, False, left) for left in seconds]
             return [found or none for found, none in zip(results, nothing, strict=True)]
 
-        return search.run(run, max_runtime)
+        return search.run(run, time_left(began, max_runtime, len(td)))
 
     return solve
 

@@ -48,6 +48,7 @@ class Watch:
 
 
 _WATCH: ContextVar[Watch | None] = ContextVar("watch", default=None)
+_CONVERSION: ContextVar[Callable[[Any], Any] | None] = ContextVar("conversion", default=None)
 _STOPS: ContextVar[tuple[threading.Event, ...]] = ContextVar("stops", default=())
 
 
@@ -98,6 +99,20 @@ def offer(best: Callable[[], Any]) -> None:
         best: Gives the solution, in the form that the watch's owner expects; called only if it is
             needed, perhaps in another thread.
     """
-    watch = _WATCH.get()
+    watch, convert = _WATCH.get(), _CONVERSION.get()
     if watch is not None:
-        watch.best = best
+        watch.best = best if convert is None else lambda: convert(best())
+
+
+@contextlib.contextmanager
+def converting(convert: Callable[[Any], Any]) -> Iterator[None]:
+    """What the block offers is converted into what the watch's owner expects.
+
+    Args:
+        convert: Called with an offer, only if it is needed.
+    """
+    token = _CONVERSION.set(convert)
+    try:
+        yield
+    finally:
+        _CONVERSION.reset(token)

@@ -24,6 +24,7 @@ this in solutions also where they mask it for their agents (`mask_no_ops=True`).
 from __future__ import annotations
 
 import os
+import time
 
 from collections.abc import Sequence
 from importlib.util import find_spec
@@ -37,8 +38,15 @@ from rl4co.core.errors import ConfigError, MissingDependencyError
 from rl4co.envs.base import RL4COEnvBase
 from rl4co.solvers._base import Found, register_solver
 from rl4co.solvers._parallel import map_instances
+from rl4co.solvers._routing import time_left
+from rl4co.solvers._watch import offer
 from rl4co.solvers.dispatching import dispatching
 from rl4co.solvers.formulations import SchedulingFormulation, formulation_of
+
+#: Share of the time that dispatching rules get.
+FIRST_SHARE = 0.25
+#: Reading a solution back takes about as long as so many evaluations of it.
+NUM_EVALUATIONS = 4
 
 
 @register_solver("cpsat", reads=SchedulingFormulation)
@@ -58,7 +66,8 @@ def cpsat(
     Args:
         env: Environment.
         td: State after reset.
-        max_runtime: Seconds per instance at most; the search ends earlier if it proves optimality.
+        max_runtime: Seconds per instance at most, dispatching rules included; the search ends
+            earlier if it proves optimality.
         num_procs: Instances solved at the same time, each in its own process.
         initial: Solutions to begin with `[B, T]`; None: the best of some dispatching rules.
         num_workers: Threads per instance; None shares all cores among the processes. More threads
@@ -77,16 +86,25 @@ def cpsat(
     if num_workers is not None and num_workers < 1:
         raise ConfigError(f"expected num_workers of at least 1, got {num_workers}")
     threads = max(1, (os.cpu_count() or 1) // num_procs) if num_workers is None else num_workers
+    began = time.perf_counter()
     model = formulation_of(env, SchedulingFormulation)
-    first = _first_solutions(env, td, model) if initial is None else initial
+    if initial is None:
+        first = _first_solutions(env, td, model, FIRST_SHARE * max_runtime)
+    else:
+        first = initial
+    offer(lambda: first)
+    evaluation_began = time.perf_counter()
+    first_costs = -env.get_reward(td, first)  # [B]
+    reserve = NUM_EVALUATIONS * (time.perf_counter() - evaluation_began)
     tasks = model.tasks(env, td, first)
+    search_time = time_left(began - reserve, max_runtime, len(tasks))
     results = map_instances(
         model.target,
-        [(*task.arguments, (max_runtime, threads, seed, task.unit)) for task in tasks],
+        [(*task.arguments, (search_time, threads, seed, task.unit)) for task in tasks],
         num_procs,
         description=f"CP-SAT ({env.name})",
         progress=progress,
-        max_runtime=max_runtime,
+        max_runtime=search_time,
     )
     results = [
         # Interrupted before the worker has said anything: what it began with, and no bound.
@@ -94,7 +112,10 @@ def cpsat(
         for task, result in zip(tasks, results, strict=True)
     ]
     orders, lower, proven = zip(*results, strict=True)
-    actions, costs = _never_worse(env, td, model.encode(env, td, orders), first, model.idle)
+    offer(lambda: model.encode(env, td, orders))
+    actions, costs = _never_worse(
+        env, td, model.encode(env, td, orders), first, first_costs, model.idle
+    )
     units = [task.unit for task in tasks]
     numbers = [bound * unit for bound, unit in zip(lower, units, strict=True)]
     bounds = torch.tensor(numbers, dtype=torch.float64, device=costs.device)
@@ -103,22 +124,41 @@ def cpsat(
     return Found(actions, bounds, optimal)
 
 
-def _first_solutions(env: RL4COEnvBase, td: TensorDictBase, model: SchedulingFormulation) -> Tensor:
-    """The best of some dispatching rules, `[B, T]`."""
-    found = [dispatching(env, td, rule=rule) for rule in model.first_rules]
+def _first_solutions(
+    env: RL4COEnvBase, td: TensorDictBase, model: SchedulingFormulation, seconds: float
+) -> Tensor:
+    """The best of some dispatching rules `[B, T]`: of those that there is time for, or the first.
+
+    Args:
+        env: Environment.
+        td: State after reset.
+        model: Names the rules.
+        seconds: Seconds per instance.
+    """
+    began, found = time.perf_counter(), []
+    for rule in model.first_rules:
+        found.append(dispatching(env, td, rule=rule))
+        spent = (time.perf_counter() - began) / len(td)
+        if spent * (1 + 1 / len(found)) > seconds:  # another rule would take too long
+            break
     best = torch.stack([solution.costs for solution in found]).argmin(0)  # [B]
     return _pick(td, [solution.actions for solution in found], best, model.idle)
 
 
 def _never_worse(
-    env: RL4COEnvBase, td: TensorDictBase, actions: Tensor, first: Tensor, idle: int
+    env: RL4COEnvBase,
+    td: TensorDictBase,
+    actions: Tensor,
+    first: Tensor,
+    first_costs: Tensor,
+    idle: int,
 ) -> tuple[Tensor, Tensor]:
     """The better one of two solutions of each instance: rounding may have hidden which it is.
 
     Returns:
         Actions `[B, T]` and costs `[B]`.
     """
-    costs, which = torch.stack([-env.get_reward(td, x) for x in (actions, first)]).min(0)  # [B]
+    costs, which = torch.stack([-env.get_reward(td, actions), first_costs]).min(0)  # [B]
     return _pick(td, [actions, first], which, idle), costs
 
 

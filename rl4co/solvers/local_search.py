@@ -6,6 +6,8 @@ a few hundred nodes. Only some problems have one, see `env.local_search`.
 
 from __future__ import annotations
 
+import time
+
 import torch
 
 from tensordict import TensorDictBase
@@ -16,6 +18,7 @@ from rl4co.core.rng import derive_generator
 from rl4co.decoding.rollout import rollout
 from rl4co.envs.base import RL4COEnvBase
 from rl4co.solvers._base import keep_better, register_solver
+from rl4co.solvers._watch import is_stopped
 from rl4co.solvers.greedy import greedy, greedy_policy, knows_gains
 from rl4co.solvers.nearest_neighbor import nearest_neighbor
 from rl4co.solvers.random import random
@@ -40,7 +43,7 @@ def local_search(
     Args:
         env: Environment with a local search.
         td: State after reset.
-        max_runtime: Not needed here.
+        max_runtime: Seconds per instance after which no further start begins.
         num_procs: Not needed here.
         initial: Solutions to improve `[B, T]`; None: greedy ones, or those of the nearest
             neighbour.
@@ -56,8 +59,11 @@ def local_search(
         raise ConfigError(f"expected starts of at least 1, got {starts}")
     if initial is None:
         initial = (greedy if knows_gains(env) else nearest_neighbor)(env, td)[0]
+    end = time.perf_counter() + max_runtime * len(td)
     best = _improve(env, td, initial)
     for start in range(1, starts):
+        if is_stopped() or time.perf_counter() > end:
+            break
         best = keep_better(best, _improve(env, td, _random_start(env, td, seed, start)))
     return best[0]
 

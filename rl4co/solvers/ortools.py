@@ -18,7 +18,7 @@ from importlib.util import find_spec
 from tensordict import TensorDictBase
 from torch import Tensor
 
-from rl4co.core.errors import ConfigError, MissingDependencyError, UnsupportedError
+from rl4co.core.errors import ConfigError, MissingDependencyError
 from rl4co.envs.base import RL4COEnvBase
 from rl4co.solvers._base import register_solver
 from rl4co.solvers._integers import to_integers
@@ -34,11 +34,12 @@ def ortools(
     max_runtime: float,
     num_procs: int,
     max_solutions: int | None = None,
-    seed: int | None = None,
     progress: bool | None = None,
     max_vehicles: int | None = None,
 ) -> Tensor:
     """Solutions by OR-Tools. With `max_solutions` the same arguments give the same solutions.
+
+    The search is deterministic, so a `seed` is ignored.
 
     Args:
         env: Environment.
@@ -47,7 +48,6 @@ def ortools(
         num_procs: Instances solved at the same time, each in its own process.
         max_solutions: Solutions that local search goes through per instance; None: only time
             counts. Guided local search never stops by itself.
-        seed: Must be None: the search of OR-Tools is not random and takes no seed.
         progress: Whether to show a progress bar; None: if stderr is a terminal.
         max_vehicles: Most routes of a solution; None: any number.
 
@@ -56,11 +56,6 @@ def ortools(
     """
     if find_spec("ortools") is None:
         raise MissingDependencyError("ortools", "solvers")
-    if seed is not None:
-        raise UnsupportedError(
-            f"expected no seed, got {seed}: the routing search of OR-Tools is not random; what "
-            "varies with the speed of the machine is fixed by max_solutions"
-        )
     if max_solutions is not None and max_solutions < 1:
         raise ConfigError(f"expected at least 1 solution, got {max_solutions}")
     return solve_routing(

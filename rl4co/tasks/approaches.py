@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import math
 import os
 import threading
 
@@ -27,7 +28,7 @@ from rl4co.envs.improvement import ImprovementEnvBase, is_improvement
 from rl4co.envs.successors import successors_from_tour, tour_from_visits
 from rl4co.solvers._base import Solver
 from rl4co.solvers._quick import quick_solutions
-from rl4co.solvers._watch import is_stopped, offer
+from rl4co.solvers._watch import converting, is_stopped, offer
 from rl4co.tasks.evaluate import evaluate_policy
 from rl4co.tasks.load import load_policy
 
@@ -88,11 +89,13 @@ class BySolver:
         options: dict[str, Any] = {**limits, **self.options}
         if start is not None:
             options["initial"] = instance.to_actions(start)
-        # A solver without chance gives the same for every seed.
-        if self.seed is not None and "seed" in chosen.options:
+        if self.seed is not None:
             options["seed"] = self.seed
-        found = chosen(env, exact, max_runtime=self.max_runtime, **options)
+        with converting(lambda actions: Answer(instance.from_actions(actions), name)):
+            found = chosen(env, exact, max_runtime=self.max_runtime, **options)
         bound = None if found.bounds is None else float(found.bounds[0])
+        if bound is not None and not math.isfinite(bound):  # interrupted before the first bound
+            bound = None
         return Answer(instance.from_actions(found.actions), chosen.name, bound)
 
 

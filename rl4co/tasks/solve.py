@@ -193,8 +193,7 @@ def solve_file(
     """
     instance = read_instance(path, **reading)
     if instance.published is None:
-        # Read now, and refused if it breaks a constraint, rather than when time has been spent.
-        _ = instance.best_solution
+        _ = instance.best_solution  # checked now rather than after the search
     started = time.perf_counter()
     watch, chosen, start = Watch(stop), approach or BySolver(), None
     first_limit = limit if limit is None or polish is None else limit - polish.max_runtime

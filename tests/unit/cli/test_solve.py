@@ -343,3 +343,13 @@ def test_earlier_results_are_no_references():
         Path("tiny.vrp").write_text(text.replace(old, new))
         (record,) = run_json("tiny.vrp", *NEAREST)
         assert record["best_known"] is None and record["cost"] > 0
+
+
+@pytest.mark.usefixtures("here")
+@pytest.mark.parametrize("out", ["in.json", "./in.json", "link.json"])
+def test_the_instance_is_not_overwritten(out: str):
+    text = json.dumps({"coordinates": [[0, 0], [3, 4], [6, 0]]})
+    Path("in.json").write_text(text)
+    Path("link.json").symlink_to("in.json")
+    assert_refused("--out", "in.json", *NEAREST, "--out", out)
+    assert Path("in.json").read_text() == text

@@ -322,10 +322,9 @@ def test_old_releases_of_pyvrp_are_refused(monkeypatch):
         ("pyvrp", {"max_iterations": 0}, ConfigError, "1 iteration"),
         ("pyvrp", {"seed": -1}, ConfigError, "seed"),
         ("ortools", {"max_solutions": 0}, ConfigError, "1 solution"),
-        ("ortools", {"seed": 1}, UnsupportedError, "not random"),
         ("pyvrp", {"max_iteration": 5}, UnknownNameError, "max_iterations"),
         ("pyvrp", {"max_vehicles": 0}, ConfigError, "max_vehicles of at least 1"),
-        ("insertion", {"seed": 5}, UnknownNameError, "option of the solver 'insertion'"),
+        ("insertion", {"speed": 5}, UnknownNameError, "option of the solver 'insertion'"),
     ],
 )
 def test_bad_options(name, options, error, message):

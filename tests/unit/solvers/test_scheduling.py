@@ -20,12 +20,14 @@ from tensordict import TensorDict
 from rl4co.core.errors import (
     ConfigError,
     MissingDependencyError,
+    StoppedError,
     UnknownNameError,
     UnsupportedError,
 )
 from rl4co.core.registry import SOLVERS
 from rl4co.decoding.rollout import rollout
 from rl4co.envs import get_env
+from rl4co.solvers._watch import Watch, converting
 from rl4co.solvers.dispatching import dispatching_policy
 
 #: A shop: the operations of each job, machine → processing time.
@@ -350,7 +352,7 @@ def test_large_shops_in_a_short_time(name):
     instances = draw(env, 1)
     rules = [env.solve(instances, solver="dispatching", rule=r)[1] for r in ("spt", "mwkr", "fifo")]
     solutions = env.solve(instances, solver="cpsat", max_runtime=0.5, num_workers=1)
-    assert float(solutions.costs) <= min(map(float, rules))
+    assert float(solutions.costs) <= max(map(float, rules))
     assert 0 < float(solutions.bounds) <= float(solutions.costs)
     assert bool(solutions.optimal) == bool(solutions.bounds == solutions.costs.double())
 
@@ -453,6 +455,53 @@ def test_optimum_of_the_or_library(shared_dir, number, optimum):
     instance = env.load_data(file)[number - 1 : number]
     solutions = env.solve(instance, solver="cpsat", max_runtime=30.0, num_workers=1)
     assert solutions.optimal and float(solutions.costs) == float(solutions.bounds) == optimum
+
+
+@needs_ortools
+def test_first_solutions_count_towards_the_limit(monkeypatch: pytest.MonkeyPatch):
+    """Slow dispatching rules leave less time to CP-SAT, and only the first one always runs."""
+    module = importlib.import_module("rl4co.solvers.cpsat")
+    dispatch, run = module.dispatching, module.map_instances
+    rules, limits = [], []
+
+    def slow_dispatching(env, td, rule):
+        rules.append(rule)
+        time.sleep(0.5)
+        return dispatch(env, td, rule=rule)
+
+    def map_instances(target, jobs, *args, max_runtime, **kwargs):
+        limits.append((max_runtime, jobs[0][-1][0]))
+        return run(target, jobs, *args, max_runtime=max_runtime, **kwargs)
+
+    monkeypatch.setattr(module, "dispatching", slow_dispatching)
+    monkeypatch.setattr(module, "map_instances", map_instances)
+    env = get_env("jssp", generator_params={"num_jobs": 3, "num_machines": 3})
+    env.solve(env.generate(1), solver="cpsat", max_runtime=1.0)
+    assert rules == ["mwkr"] and limits[0][0] == limits[0][1] < 0.5
+
+
+@needs_ortools
+def test_a_late_result_of_cpsat_is_the_one_reported(monkeypatch: pytest.MonkeyPatch):
+    """Where time ends while the result is read back, it still counts, rather than a first one."""
+    env = get_env("jssp", generator_params={"num_jobs": 4, "num_machines": 3})
+    instances, token = env.generate(1), Watch()
+    seen = []
+    module = importlib.import_module("rl4co.solvers.cpsat")
+
+    def interrupted(*args: object) -> None:
+        seen.append(token.best())
+        raise StoppedError("too late")
+
+    monkeypatch.setattr(module, "_never_worse", interrupted)
+    with (
+        token.over(),
+        converting(lambda actions: -env.get_reward(env.reset(instances), actions)),
+        pytest.raises(StoppedError),
+    ):
+        env.solve(instances, solver="cpsat", max_runtime=5.0, num_workers=1)
+    monkeypatch.undo()
+    best = env.solve(instances, solver="cpsat", max_runtime=5.0, num_workers=1).costs
+    assert torch.equal(seen[0], best)
 
 
 # ---------------------------------------------------------------- arguments and results

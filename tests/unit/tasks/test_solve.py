@@ -24,6 +24,7 @@ from rl4co.core.registry import SOLVERS
 from rl4co.data import read_instance, read_solution, write_solution
 from rl4co.envs import get_env
 from rl4co.models import AttentionModelPolicy, L2DPolicy
+from rl4co.solvers._base import Solutions
 from rl4co.solvers._watch import Watch
 from rl4co.tasks.solve import (
     ByFile,
@@ -202,6 +203,29 @@ def test_a_model_of_a_more_general_problem_will_do(vrp: Path, tsp: Path):
     assert solve_file(vrp, ByModel(policy, get_env("mtvrp"))).value == 32
     assert policy.seen["demand_linehaul"][0].tolist() == pytest.approx([0, 0.4, 0.6, 0.8, 0.2])
     assert solve_file(tsp, ByModel(Recorder([0, 3, 1, 2, 4]), get_env("atsp"))).value == 680
+
+
+def test_a_bound_that_is_not_finite_is_no_bound(vrp: Path, monkeypatch: pytest.MonkeyPatch):
+    """A solver that is interrupted early knows none; JSON has no infinity."""
+    solver = SOLVERS["nearest_neighbor"]
+
+    def solve(env, instances, **options):
+        actions, costs = solver(env, instances)
+        return Solutions(actions, costs, torch.full_like(costs, -torch.inf))
+
+    for name in ("name", "options", "warm_start", "reads"):
+        setattr(solve, name, getattr(solver, name))
+    monkeypatch.setitem(SOLVERS._entries, "nearest_neighbor", solve)
+    result = solve_file(vrp, BySolver("nearest_neighbor"))
+    assert result.lower_bound is None and not result.is_optimal
+
+
+@pytest.mark.parametrize("solver", ["ortools", "nearest_neighbor", "sweep"])
+def test_deterministic_solvers_ignore_a_seed(vrp: Path, solver: str):
+    if solver == "ortools":
+        pytest.importorskip("ortools")
+    results = [solve_file(vrp, BySolver(solver, 0.2, seed=seed)) for seed in (1, 2)]
+    assert results[0].solution == results[1].solution
 
 
 # ---------------------------------------------------------------- job shops
