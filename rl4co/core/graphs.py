@@ -78,6 +78,11 @@ class CandidateGraph(NamedTuple):
             -1, size, size
         )
 
+    def gather(self, matrix: Tensor) -> Tensor:
+        """Values of the edges in a matrix of all pairs: `[B, N, N]` → `[B, E]`."""
+        pairs = self.origins() * self.num_nodes + self.destinations()  # [B, E]
+        return matrix.flatten(1).gather(1, pairs)
+
 
 def refuse_large(num_nodes: int) -> None:
     """Raises where a matrix of all pairs of nodes would be too large."""

@@ -8,7 +8,7 @@ solutions are computed for all steps at once (:mod:`rl4co.decoding.edges`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import torch
@@ -35,9 +35,13 @@ from rl4co.models.policies.constructive import ConstructivePolicy
 from rl4co.models.policies.entry import match_precision
 from rl4co.models.policies.modules import ConstructiveDecoder, ConstructiveEncoder
 
+#: Weights of edges `[B, E]` or of all pairs of nodes `[B, N, N]`, or a function of the state after
+#: reset that returns them.
+Heuristic = Tensor | Callable[[TensorDictBase], Tensor]
+
 
 class EdgeWeights(NamedTuple):
-    """What an encoder makes of a batch of instances.
+    """Weighted candidate edges of a batch of instances.
 
     Attributes:
         graph: Candidate edges.
@@ -89,10 +93,14 @@ class NonAutoregressiveDecoder(ConstructiveDecoder):
 class NonAutoregressivePolicy(ConstructivePolicy):
     """A policy $\\pi(a | x) = \\prod_t p(a_t | a_{t-1}, w(x))$ with weights $w$ of edges.
 
+    The weights come from the encoder, from `heuristic`, or from a subclass that overrides
+    :meth:`heatmap`; they are the ones used in training, decoding and ant colonies alike.
+
     Args:
         encoder: Instance → weights of edges.
         decoder: Weights and state → logits (default: :class:`NonAutoregressiveDecoder`).
         env_name: Environment used when none is passed.
+        heuristic: Replaces the weights of the encoder, whose candidate edges stay.
         kwargs: See :class:`ConstructivePolicy`.
     """
 
@@ -103,12 +111,63 @@ class NonAutoregressivePolicy(ConstructivePolicy):
         encoder: nn.Module,
         decoder: NonAutoregressiveDecoder | None = None,
         env_name: str = "tsp",
+        heuristic: Heuristic | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(encoder, decoder or NonAutoregressiveDecoder(), env_name, **kwargs)
+        self.heuristic = heuristic
 
-    def edge_weights(self, td: TensorDictBase) -> EdgeWeights:
-        """Weights of the candidate edges, in the precision of the network; differentiable."""
+    def forward(  # type: ignore[override]
+        self,
+        td: TensorDictBase,
+        env: RL4COEnvBase | str | None = None,
+        phase: str = "train",
+        calc_reward: bool = True,
+        *,
+        hidden: EdgeWeights | None = None,
+        **kwargs: Any,
+    ) -> dict[str, Any]:
+        """Solutions; see :meth:`ConstructivePolicy.forward`."""
+        if hidden is None and (self.heuristic is not None or self._overrides_heatmap):
+            hidden = self.edge_weights(td)
+        return super().forward(td, env, phase, calc_reward, hidden=hidden, **kwargs)
+
+    def edge_weights(self, td: TensorDictBase, heuristic: Heuristic | None = None) -> EdgeWeights:
+        """Weights of the candidate edges, in the precision of the network; differentiable.
+
+        Args:
+            td: State after reset, batch `[B]`.
+            heuristic: Replaces the policy's weights.
+        """
+        if heuristic is None and self._overrides_heatmap:
+            hidden = self._encode_edges(td)
+            return replace_weights(hidden, self.heatmap(td), td)
+        return self._weighted_edges(td, heuristic)
+
+    def heatmap(self, td: TensorDictBase) -> Tensor:
+        """Weights of all pairs of nodes, zero where pruned: `[B, N, N]`, up to 5,000 nodes.
+
+        Override or patch it to change the policy's weights: solutions are drawn, improved and
+        scored by what it returns for the candidate edges.
+        """
+        hidden = self._weighted_edges(td)
+        return hidden.graph.dense(hidden.weights)
+
+    @property
+    def _overrides_heatmap(self) -> bool:
+        """Whether a subclass or an assignment replaces :meth:`heatmap`."""
+        return getattr(self.heatmap, "__func__", None) is not _HEATMAP
+
+    def _weighted_edges(
+        self, td: TensorDictBase, heuristic: Heuristic | None = None
+    ) -> EdgeWeights:
+        """Edges with the weights of a heuristic, the policy's own one or the encoder."""
+        hidden = self._encode_edges(td)
+        heuristic = self.heuristic if heuristic is None else heuristic
+        return hidden if heuristic is None else replace_weights(hidden, heuristic, td)
+
+    def _encode_edges(self, td: TensorDictBase) -> EdgeWeights:
+        """Edges with the weights of the encoder."""
         hidden, _ = self.encoder(match_precision(td, self))
         assert isinstance(hidden, EdgeWeights)
         if self.check_nan and bool(hidden.weights.isnan().any()):
@@ -117,11 +176,6 @@ class NonAutoregressivePolicy(ConstructivePolicy):
                 "learning rate, clip gradients or use a higher precision"
             )
         return hidden
-
-    def heatmap(self, td: TensorDictBase) -> Tensor:
-        """Weights of all pairs of nodes, zero where pruned: `[B, N, N]`, up to 5,000 nodes."""
-        found = self.edge_weights(td)
-        return found.graph.dense(found.weights)
 
     @torch.no_grad()
     def sample(
@@ -162,6 +216,32 @@ class NonAutoregressivePolicy(ConstructivePolicy):
         """
         state, graph, weights = dict(td.items()), hidden.graph, hidden.weights
         return edge_log_likelihood(env, state, graph, weights, actions, self.decoder.rule)
+
+
+#: The heatmap that is not overridden.
+_HEATMAP = NonAutoregressivePolicy.heatmap
+
+
+def replace_weights(hidden: EdgeWeights, heuristic: Heuristic, td: TensorDictBase) -> EdgeWeights:
+    """The same edges with the weights of a heuristic.
+
+    Args:
+        hidden: Candidate edges.
+        heuristic: Their weights, or those of all pairs of nodes, or a function of `td`.
+        td: State after reset, batch `[B]`.
+    """
+    weights = heuristic if isinstance(heuristic, Tensor) else heuristic(td)
+    size, edges = hidden.graph.num_nodes, hidden.graph.num_edges
+    shapes = [(len(hidden.weights), edges), (len(hidden.weights), size, size)]
+    if not isinstance(weights, Tensor) or tuple(weights.shape) not in shapes:
+        raise ConfigError(
+            f"expected weights of shape [B, E] = {list(shapes[0])} or [B, N, N] = "
+            f"{list(shapes[1])} as heuristic, got {list(getattr(weights, 'shape', [])) or weights}"
+        )
+    if not bool(((weights >= 0) & weights.isfinite()).all()):
+        raise ConfigError("expected finite weights of at least 0 as heuristic, got others")
+    weights = weights if weights.dim() == 2 else hidden.graph.gather(weights)
+    return hidden._replace(weights=weights.to(hidden.weights))
 
 
 class NARGNNEncoder(NonAutoregressiveEncoder):
@@ -258,6 +338,7 @@ class NARGNNPolicy(NonAutoregressivePolicy):
         test_decode_type: Decode type of the test phase.
         replay_chunk: Steps per piece of the replay in training (None = all at once).
         check_nan: Whether NaN raise an error.
+        heuristic: Replaces the weights of the encoder, whose candidate edges stay.
     """
 
     def __init__(
@@ -279,6 +360,7 @@ class NARGNNPolicy(NonAutoregressivePolicy):
         test_decode_type: DecodeType = "greedy",
         replay_chunk: int | None = None,
         check_nan: bool = True,
+        heuristic: Heuristic | None = None,
     ) -> None:
         super().__init__(
             encoder
@@ -300,6 +382,7 @@ class NARGNNPolicy(NonAutoregressivePolicy):
             test_decode_type=test_decode_type,
             replay_chunk=replay_chunk,
             check_nan=check_nan,
+            heuristic=heuristic,
         )
 
 

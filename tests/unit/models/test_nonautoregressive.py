@@ -335,6 +335,121 @@ def test_published_settings_of_the_colony():
         DeepACOPolicy(aco_kwargs={"evaporation": 0.1})
 
 
+# ---------------------------------------------------------------- custom weights
+
+
+def by_distance(td):
+    """One over the distances, `[B, N, N]`."""
+    distances = torch.cdist(td["locs"], td["locs"])
+    return 1.0 / (distances + torch.eye(distances.shape[-1])).clamp_min(1e-6)
+
+
+class ByDistance(DeepACOPolicy):
+    calls = 0
+
+    def heatmap(self, td):
+        self.calls += 1
+        return by_distance(td)
+
+
+class Sharpened(DeepACOPolicy):
+    def heatmap(self, td):
+        return super().heatmap(td) ** 2
+
+
+SMALL = {"embed_dim": 8, "num_layers_graph_encoder": 2, "n_ants": 4, "n_iterations": 1}
+
+
+def weights_of(policy, td):
+    with torch.no_grad():
+        return policy.edge_weights(td)
+
+
+def test_an_overridden_heatmap_takes_effect_everywhere():
+    env = get_env("tsp", generator_params={"num_loc": 12}, seed=0)
+    td = env.reset(batch_size=3)
+    policy = ByDistance(**SMALL).eval()
+    hidden = weights_of(policy, td)
+    assert torch.equal(hidden.weights, hidden.graph.gather(by_distance(td)))
+    for settings in ({"decode_type": "greedy"}, {"phase": "test"}):
+        before = policy.calls
+        actions = policy(td, env, **settings)["actions"]
+        assert policy.calls > before
+        env.check_solution_validity(td, actions)
+    # Likelihoods are those of the new weights.
+    expected = edge_log_likelihood(
+        env, dict(td.items()), hidden.graph, hidden.weights, actions.unsqueeze(1)
+    )
+    found = policy.evaluate(td, actions, env)["log_likelihood"]
+    torch.testing.assert_close(found, expected.squeeze(1))
+
+
+@pytest.mark.parametrize("method", [DeepACO, GFACS])
+@pytest.mark.filterwarnings("ignore:You are trying to `self.log")
+def test_training_uses_an_overridden_heatmap(method):
+    """Gradients of the network pass through it."""
+    env = get_env("tsp", generator_params={"num_loc": 12}, seed=0)
+    base = GFACSPolicy if method is GFACS else DeepACOPolicy
+
+    class Scaled(base):
+        calls = 0
+
+        def heatmap(self, td):
+            self.calls += 1
+            return super().heatmap(td) ** 2
+
+    policy = Scaled(**SMALL)
+    model = method(env, policy, train_with_local_search=False)
+    model.shared_step(env.generator(2), 0, "train")["loss"].backward()
+    assert policy.calls == 1
+    assert policy.encoder.head.layers[0].weight.grad.abs().sum() > 0
+    model.shared_step(env.generator(2), 0, "test")
+    assert policy.calls == 2
+
+
+def test_a_patched_heatmap_takes_effect(monkeypatch):
+    env = get_env("tsp", generator_params={"num_loc": 12}, seed=0)
+    td = env.reset(batch_size=3)
+    expected = weights_of(ByDistance(**SMALL).eval(), td).weights
+    policy = DeepACOPolicy(**SMALL).eval()
+    policy.heatmap = by_distance
+    assert torch.equal(weights_of(policy, td).weights, expected)
+    monkeypatch.setattr(NARGNNPolicy, "heatmap", lambda self, td: by_distance(td))
+    assert torch.equal(weights_of(DeepACOPolicy(**SMALL).eval(), td).weights, expected)
+
+
+def test_an_override_may_change_the_weights_of_the_network():
+    env = get_env("cvrp", generator_params={"num_loc": 12}, seed=0)
+    td = env.reset(batch_size=3)
+    policy = Sharpened(env_name="cvrp", **SMALL).eval()
+    plain = DeepACOPolicy(env_name="cvrp", **SMALL).eval()
+    plain.load_state_dict(policy.state_dict())
+    sharp, base = weights_of(policy, td), weights_of(plain, td)
+    torch.testing.assert_close(sharp.weights, base.weights**2)
+    env.check_solution_validity(td, policy(td, env, decode_type="sampling")["actions"])
+
+
+def test_a_heuristic_replaces_the_weights():
+    env = get_env("tsp", generator_params={"num_loc": 12}, seed=0)
+    td = env.reset(batch_size=3)
+    reference = ByDistance(**SMALL).eval()
+    policy = DeepACOPolicy(heuristic=by_distance, **SMALL).eval()
+    for heuristic in (by_distance(td), by_distance, weights_of(reference, td).weights):
+        torch.testing.assert_close(
+            weights_of(policy, td).weights, policy.edge_weights(td, heuristic).weights
+        )
+        out = policy(td, env, phase="test", heuristic=heuristic)
+        assert torch.equal(out["reward"], reference(td, env, phase="test")["reward"])
+    assert torch.equal(
+        policy(td, env, decode_type="greedy")["actions"],
+        reference(td, env, decode_type="greedy")["actions"],
+    )
+    with pytest.raises(ConfigError, match="shape"):
+        policy.edge_weights(td, torch.ones(3, 5))
+    with pytest.raises(ConfigError, match="finite"):
+        policy.edge_weights(td, torch.full((3, 12, 12), -1.0))
+
+
 # ---------------------------------------------------------------- learning
 
 

@@ -20,11 +20,12 @@ from rl4co.core.ops import flatten_starts, unbatchify
 from rl4co.decoding.ant_colony import AntColony, ColonyConfig, ColonyResult
 from rl4co.decoding.strategies import DecodeType
 from rl4co.envs.base import RL4COEnvBase
-from rl4co.models.policies.nonautoregressive import EdgeWeights, NARGNNPolicy
+from rl4co.models.policies.nonautoregressive import EdgeWeights, Heuristic, NARGNNPolicy
 
 #: Decode type of a search by ants.
 ANTS = "ants"
 _PHASES = ("train", "val", "test")
+_SEARCH_OPTIONS = ("n_ants", "n_iterations", "max_runtime", "rng", "return_actions", "heuristic")
 
 
 class DeepACOPolicy(NARGNNPolicy):
@@ -102,16 +103,16 @@ class DeepACOPolicy(NARGNNPolicy):
     ) -> dict[str, Any]:
         """Solutions; see :meth:`NonAutoregressivePolicy.forward`.
 
-        With `decode_type="ants"` the options are `n_ants`, `n_iterations`, `max_runtime` and `rng`.
+        With `decode_type="ants"` the options are `n_ants`, `n_iterations`, `max_runtime`, `rng` and
+        `heuristic`.
         """
-        own = {"val": self.val_decode_type, "test": self.test_decode_type}.get(phase)
-        searches = (own if decode_type is None else decode_type) == ANTS
+        default = {"val": self.val_decode_type, "test": self.test_decode_type}.get(phase)
+        searches = (default if decode_type is None else decode_type) == ANTS
         if not searches or kwargs.get("actions") is not None:
             return super().forward(td, env, phase, calc_reward, decode_type=decode_type, **kwargs)
-        known = ("n_ants", "n_iterations", "max_runtime", "rng", "return_actions")
         for name in kwargs:
-            if name not in known:
-                raise UnknownNameError("option of the decode type 'ants'", name, known)
+            if name not in _SEARCH_OPTIONS:
+                raise UnknownNameError("option of the decode type 'ants'", name, _SEARCH_OPTIONS)
         return_actions = kwargs.pop("return_actions", True)
         result = self.search(td, self._environment(env), phase, **kwargs)
         return {"reward": result.reward, **({"actions": result.actions} if return_actions else {})}
@@ -127,8 +128,9 @@ class DeepACOPolicy(NARGNNPolicy):
         max_runtime: float | None = None,
         rng: torch.Generator | None = None,
         hidden: EdgeWeights | None = None,
+        heuristic: Heuristic | None = None,
     ) -> ColonyResult:
-        """A search by ants.
+        """Search with an ant colony.
 
         Args:
             td: State after reset, batch `[B]`.
@@ -136,15 +138,19 @@ class DeepACOPolicy(NARGNNPolicy):
             phase: Selects the number of ants and iterations.
             n_ants: Replaces the number of ants.
             n_iterations: Replaces the number of iterations.
-            max_runtime: Seconds after which no further iteration is begun.
+            max_runtime: Seconds after which no further iteration begins.
             rng: Random stream.
-            hidden: From :meth:`edge_weights`, if that is known already.
+            hidden: From :meth:`edge_weights`, if it was called before.
+            heuristic: Replaces the policy's weights.
         """
-        found = self.edge_weights(td) if hidden is None else hidden
+        if hidden is None:
+            hidden = self.edge_weights(td, heuristic)
+        elif heuristic is not None:
+            raise ConfigError("expected hidden or heuristic, got both; leave hidden out")
         ants = self.n_ants.get(phase, self.n_ants["test"]) if n_ants is None else n_ants
         config = dataclasses.replace(self.colony, n_ants=ants)
         seed: int | torch.Generator = 0 if rng is None else rng
-        colony = AntColony(env, td, found.graph, found.weights, config, seed)
+        colony = AntColony(env, td, hidden.graph, hidden.weights, config, seed)
         count = self.n_iterations.get(phase, 1) if n_iterations is None else n_iterations
         return colony.run(count, max_runtime)
 
