@@ -16,6 +16,7 @@ from tensordict import TensorDict
 from rl4co.core.errors import FileFormatError
 from rl4co.core.registry import MODELS
 from rl4co.envs import PDPRuinRepairEnv, TSPkoptEnv
+from rl4co.models.nn.scores import cauchy_score
 from rl4co.models.policies.choices import ChoiceRule, Choices
 
 LOG_PROBS, COSTS, VALUES = 3e-4, 2e-5, 1e-4
@@ -264,3 +265,11 @@ def test_one_segment_of_ppo(folder: Path, name: str):
         keys = [key for key in reference if key.startswith(f"delta_norm.{who}.")]
         theirs = sum(float(reference[key]) ** 2 for key in keys)
         assert ours == pytest.approx(theirs, rel=5e-3)
+
+
+def test_scores_of_converted_policies(folder: Path) -> None:
+    """Weights trained with another compatibility use it in the critic as well."""
+    module = importlib.import_module("rl4co.models.zoo.dact")
+    policy = module.load_original_weights(folder / "weights_dact.npz", score="cauchy")
+    parts = (policy.encoder.layers[0].attention, policy.decoder.node_scores, policy.critic)
+    assert all(part.score is cauchy_score for part in parts)

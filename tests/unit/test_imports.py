@@ -67,6 +67,7 @@ LAYERS: dict[str, Layer] = {
     "models.policies": Layer(may=(*_BELOW_MODELS, "models.nn", "models.embeddings")),
     "models.rl": Layer(may=_BELOW_RL),
     "models.zoo": Layer(may=(*_BELOW_RL, "models.rl")),
+    "models.original_weights": Layer(may=(*_BELOW_RL, "models.zoo")),
     # A solver with networks: registered from its own folder, loaded only when asked for.
     "models.zoo.glop.solver": Layer(may=(*_BELOW_RL, "models.rl", "models.zoo", "solvers")),
     "training": Layer(may=(*_BELOW_RL, "models.rl", "models.zoo")),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from collections.abc import Sequence
 
 import torch
@@ -12,6 +14,7 @@ from torch import Tensor, nn
 from rl4co.models.nn.dual_aspect import feedforward
 from rl4co.models.nn.heads import HeadMerge, HeadProjection, WholeNorm
 from rl4co.models.nn.linear_stack import LinearStack
+from rl4co.models.nn.scores import ScoreFn, get_score
 
 
 class SolutionCritic(nn.Module):
@@ -27,8 +30,9 @@ class SolutionCritic(nn.Module):
             of it).
         bias: Whether the projections before pooling have biases.
         use_max: Whether the maximum over nodes is pooled beside the mean.
-        use_cost: Whether the best cost so far is looked at.
+        use_cost: Whether the best cost so far is an input.
         dropout: Probability of dropout.
+        score: Compatibility of queries and keys: "dot", "cauchy" or a function.
 
     Shapes:
         embeddings `[B, N, D]`, best costs so far `[B]` → `[B]`
@@ -46,12 +50,14 @@ class SolutionCritic(nn.Module):
         use_max: bool = True,
         use_cost: bool = True,
         dropout: float = 0.0,
+        score: str | ScoreFn = "dot",
     ) -> None:
         super().__init__()
         half = max(embed_dim // 2, 1)
         pooled_dim, hidden = pooled_dim or half, hidden or (embed_dim, half)
         size = head_dim or max(embed_dim // num_heads, 1)
         self.use_max, self.use_cost = use_max, use_cost
+        self.score = None if score == "dot" else get_score(score)  # None: torch's attention
         self.query = HeadProjection(embed_dim, num_heads, size)
         self.key = HeadProjection(embed_dim, num_heads, size)
         self.value = HeadProjection(embed_dim, num_heads, size)
@@ -66,8 +72,7 @@ class SolutionCritic(nn.Module):
     def forward(self, embeddings: Tensor, cost: Tensor) -> Tensor:
         """The value; nothing is learned about the embeddings, which are taken as constants."""
         x = embeddings.detach()
-        attended = F.scaled_dot_product_attention(self.query(x), self.key(x), self.value(x))
-        x = self.norm(x + self.out(attended))
+        x = self.norm(x + self.out(self._attend(self.query(x), self.key(x), self.value(x))))
         x = self.norm(x + self.feedforward(x))
         graph = self.project_graph(x.mean(1))  # [B, P]
         y = self.project_node(x)  # [B, N, P]
@@ -77,3 +82,10 @@ class SolutionCritic(nn.Module):
         if self.use_cost:
             pooled.append(cost.to(x.dtype).unsqueeze(-1))
         return self.network(torch.cat(pooled, -1)).squeeze(-1)
+
+    def _attend(self, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        """Heads `[B, H, N, d]`."""
+        if self.score is None:
+            return F.scaled_dot_product_attention(query, key, value)
+        scores = self.score(query, key) / math.sqrt(query.shape[-1])  # [B, H, N, N]
+        return scores.softmax(-1) @ value

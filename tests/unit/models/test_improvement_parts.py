@@ -27,6 +27,7 @@ from rl4co.models.nn.pair_moves import NodePairReinsertion, NodePairRemoval
 from rl4co.models.nn.positional import CyclicPositionalEncoding, cyclic_encoding
 from rl4co.models.nn.scores import cauchy_score, dot_score
 from rl4co.models.nn.synthesis import SynthesisAttention
+from rl4co.models.nn.value import SolutionCritic
 from rl4co.models.policies.choices import ChoiceRule, Choices
 
 TINY = {"embed_dim": 16, "num_heads": 2, "num_encoder_layers": 1}
@@ -341,6 +342,21 @@ def test_cauchy_scores_change_the_policy():
     torch.testing.assert_close(same(td, env, actions=actions)["log_likelihood"], ours)
     with pytest.raises(UnknownNameError, match="no score 'couchy'; did you mean 'cauchy'"):
         DACTPolicy(score="couchy", **TINY)
+
+
+def test_the_score_of_the_critic():
+    """Attention with a score function by hand; the default is the scalar product."""
+    critic = SolutionCritic(8, num_heads=2, score="cauchy").eval()
+    plain = SolutionCritic(8, num_heads=2).eval()
+    plain.load_state_dict(critic.state_dict())
+    x, cost = torch.randn(3, 5, 8), torch.rand(3)
+    found = critic._attend(critic.query(x), critic.key(x), critic.value(x))
+    distance = torch.cdist(critic.query(x), critic.key(x)).square()
+    expected = (1 / (1 + distance) / 2).softmax(-1) @ critic.value(x)
+    torch.testing.assert_close(found, expected)
+    by_function = SolutionCritic(8, num_heads=2, score=dot_score).eval()
+    by_function.load_state_dict(critic.state_dict())
+    torch.testing.assert_close(by_function(x, cost), plain(x, cost))
 
 
 def test_weights_begin_in_their_ranges():

@@ -57,6 +57,22 @@ def plain_attention(
     return layer.out_proj(torch.stack(out).view(batch, rows, dim))
 
 
+@pytest.mark.parametrize("unit", [1.0, 0.25, 0.001])
+def test_columns_of_matrices_with_few_digits_have_shuffled_places(unit):
+    """Different ones in different instances, the same for each instance alone."""
+    embedding = MatrixInitEmbedding(32)
+    rng = torch.Generator().manual_seed(0)
+    matrix = torch.randint(1, 100, (200, 6, 6), generator=rng) * unit
+    places = embedding.places(matrix)
+    assert all(len(set(row.tolist())) == 6 for row in places)
+    assert places.unique().numel() == 32
+    assert len({tuple(row.tolist()) for row in places}) > 190
+    ascending = (places.diff(dim=-1) % 32 == 1).all(-1)
+    assert int(ascending.sum()) < 5
+    alone = torch.cat([embedding.places(matrix[b : b + 1]) for b in range(50)])
+    assert torch.equal(alone, places[:50])
+
+
 @pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize(("rows", "columns"), [(3, 4), (4, 3)])
 def test_mixed_attention_is_the_plain_one(rows, columns, masked):

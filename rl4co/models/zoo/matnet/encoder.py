@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import torch
 import torch.nn.functional as F
 
 from torch import Tensor, nn
@@ -15,14 +16,19 @@ from rl4co.core.errors import ConfigError
 from rl4co.models.nn.matnet import MatNetLayers
 from rl4co.models.policies.autoregressive import AutoregressiveEncoder
 
+#: Distance from a whole number below which a sum has no digits left (rounding in float32).
+_DIGITS = 1e-2
+#: Multiplier of Knuth's multiplicative hash for 32 bits.
+_HASH = 2654435761
+
 
 class MatrixInitEmbedding(nn.Module):
-    """Rows begin as zeros, each column with a one in a place of its own.
+    """Rows start as zeros, each column as a one-hot vector with a position of its own.
 
-    The columns of an instance get different places, so that the rows can tell them apart; which one
-    gets which place means nothing. Kwon et al. draw the places at random in every pass. Here they
-    are shuffled by the entries themselves: as random across instances, but the same whenever an
-    instance is seen, alone or in any batch, in a rollout or in its replay.
+    The columns of an instance have different positions, so that the rows can tell them apart; the
+    position itself has no meaning. Kwon et al. draw the positions at random in every pass. Here the
+    entries determine them: as random across instances, but the same whenever an instance occurs,
+    alone or in any batch, in a rollout or in its replay.
 
     Args:
         embed_dim: Embedding size D; at least the number of columns.
@@ -51,8 +57,14 @@ class MatrixInitEmbedding(nn.Module):
 
     def places(self, matrix: Tensor) -> Tensor:
         """A different place for each column: `[B, R, C]` → `[B, C]`."""
-        # The digits behind the third of a sum are as good as random.
-        draw = (1e3 * matrix.sum(-2)).frac()  # [B, C]
+        # The digits behind the third of a sum are as good as random ...
+        sums = 1e3 * matrix.sum(-2)  # [B, C]
+        draw = sums.frac()
+        # ... except where the entries have no more than three; there the sums are hashed.
+        has_digits = ((sums - sums.round()).abs() > _DIGITS).any(-1, keepdim=True)  # [B, 1]
+        hashed = (sums.round().long() * _HASH).remainder(1 << 32).to(draw.dtype) / (1 << 32)
+        if matrix.shape[-1] > 1:
+            draw = torch.where(has_digits, draw, hashed)
         rank = draw.argsort(dim=-1, stable=True).argsort(-1)
         shift = (draw.mean(-1, keepdim=True).frac() * 1e3 % 1 * self.embed_dim).long()  # [B, 1]
         return (rank + shift) % self.embed_dim

@@ -85,14 +85,16 @@ class StageCache:
 class StageProjections(nn.Module):
     """The weights of one stage's decoder."""
 
-    def __init__(self, embed_dim: int, num_heads: int, use_graph_context: bool) -> None:
+    def __init__(
+        self, embed_dim: int, num_heads: int, use_graph_context: bool, out_bias: bool = False
+    ) -> None:
         super().__init__()
         self.project_query = nn.Linear(embed_dim, embed_dim, bias=False)
         self.project_node_embeddings = nn.Linear(embed_dim, 3 * embed_dim, bias=False)
         self.project_fixed_context = (
             nn.Linear(embed_dim, embed_dim, bias=False) if use_graph_context else None
         )
-        self.pointer = PointerAttention(embed_dim, num_heads)
+        self.pointer = PointerAttention(embed_dim, num_heads, out_bias=out_bias)
         bound = 1.0 / math.sqrt(embed_dim)
         self.no_job = nn.Parameter(torch.empty(embed_dim).uniform_(-bound, bound))
 
@@ -117,6 +119,7 @@ class MultiStageDecoder(AutoregressiveDecoder):
         embed_dim: Embedding size D.
         num_heads: Heads of the glimpse.
         use_graph_context: Whether the mean job embedding enters the query.
+        out_bias: Whether the output projection of the pointers has a bias.
 
     Shapes:
         state with axes `[B, Q]` → logits `[B, Q, J + 1]`
@@ -125,11 +128,17 @@ class MultiStageDecoder(AutoregressiveDecoder):
     replay_keys = ("machine_idx", "stage_idx")
 
     def __init__(
-        self, num_stages: int, embed_dim: int, num_heads: int, use_graph_context: bool = False
+        self,
+        num_stages: int,
+        embed_dim: int,
+        num_heads: int,
+        use_graph_context: bool = False,
+        out_bias: bool = False,
     ) -> None:
         super().__init__()
         self.stages = nn.ModuleList(
-            StageProjections(embed_dim, num_heads, use_graph_context) for _ in range(num_stages)
+            StageProjections(embed_dim, num_heads, use_graph_context, out_bias)
+            for _ in range(num_stages)
         )
         #: Gives each solution another order of machines, during a call of the policy.
         self.order: Callable[[dict[str, Tensor]], dict[str, Tensor]] | None = None
@@ -198,6 +207,8 @@ class MultiStageFFSPPolicy(AutoregressivePolicy):
         mask_logits: Whether forbidden actions are masked.
         replay_chunk: Steps per piece of the replay in training (None = all at once).
         check_nan: Whether NaN log-likelihoods raise an error.
+        out_bias_pointer_attn: Whether the output projection of the pointers has a bias, as in the
+            original code.
     """
 
     def __init__(
@@ -219,6 +230,7 @@ class MultiStageFFSPPolicy(AutoregressivePolicy):
         mask_logits: bool = True,
         replay_chunk: int | None = None,
         check_nan: bool = True,
+        out_bias_pointer_attn: bool = False,
     ) -> None:
         if stage_cnt < 1:
             raise ConfigError(f"expected at least one stage, got stage_cnt = {stage_cnt}")
@@ -235,7 +247,9 @@ class MultiStageFFSPPolicy(AutoregressivePolicy):
         ]
         super().__init__(
             encoder=MultiStageEncoder(stages),
-            decoder=MultiStageDecoder(stage_cnt, embed_dim, num_heads, use_graph_context),
+            decoder=MultiStageDecoder(
+                stage_cnt, embed_dim, num_heads, use_graph_context, out_bias_pointer_attn
+            ),
             env_name=env_name,
             temperature=temperature,
             tanh_clipping=tanh_clipping,

@@ -34,6 +34,8 @@ class MatNetPolicy(AutoregressivePolicy):
         val_decode_type: Decode type of the validation phase.
         test_decode_type: Decode type of the test phase.
         replay_chunk: Steps per piece of the replay in training (None = all at once).
+        out_bias_pointer_attn: Whether the output projection of the pointer has a bias, as in the
+            original code.
     """
 
     def __init__(
@@ -58,6 +60,7 @@ class MatNetPolicy(AutoregressivePolicy):
         val_decode_type: DecodeType = "greedy",
         test_decode_type: DecodeType = "greedy",
         replay_chunk: int | None = None,
+        out_bias_pointer_attn: bool = False,
     ) -> None:
         super().__init__(
             encoder=encoder
@@ -77,6 +80,7 @@ class MatNetPolicy(AutoregressivePolicy):
                 env_name=env_name,
                 context_embedding=context_embedding,
                 use_graph_context=use_graph_context,
+                out_bias_pointer_attn=out_bias_pointer_attn,
             ),
             env_name=env_name,
             temperature=temperature,

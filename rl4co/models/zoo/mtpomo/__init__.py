@@ -1,5 +1,19 @@
 """MTPOMO (Liu et al., 2024)."""
 
+from typing import TYPE_CHECKING
+
+from rl4co.core.lazy import lazy_attributes
 from rl4co.models.zoo.mtpomo.model import MTPOMO
 
+if TYPE_CHECKING:
+    from rl4co.models.original_weights.mtvrp import (
+        load_original_weights as load_original_weights,
+    )
+
 __all__ = ["MTPOMO"]
+
+__getattr__, __dir__ = lazy_attributes(
+    __name__,
+    eager=__all__,
+    modules={"load_original_weights": "rl4co.models.original_weights.mtvrp"},
+)

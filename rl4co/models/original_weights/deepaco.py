@@ -6,12 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from rl4co.models.policies.original_edge_gnn import (
-    convert_weights,
-    count_layers,
-    load_into,
-    read_weights,
-)
+from rl4co.models.original_weights.edge_gnn import count_layers, read_edge_gnn
+from rl4co.models.original_weights.files import fill
 from rl4co.models.zoo.deepaco.policy import DeepACOPolicy
 
 #: Problems with original weights → settings of their edge embedding.
@@ -35,7 +31,7 @@ def load_original_weights(
         k_sparse: Candidate edges per node (default: a tenth of the nodes, for the CVRP a fifth,
             from 10 to 200).
     """
-    weights = convert_weights(read_weights(source, problem, PROBLEMS))
+    weights = read_edge_gnn(source, problem, PROBLEMS)
     embed_dim, layers, head = count_layers(weights)
     options = dict(PROBLEMS[problem])
     features = weights["encoder.edge_embedding.node_embed.weight"].shape[1]
@@ -49,5 +45,4 @@ def load_original_weights(
         k_sparse=k_sparse,
         edge_options=options,
     )
-    load_into(policy, weights, problem)
-    return policy.eval()
+    return fill(policy, weights, problem)

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from rl4co.models.nn.scores import ScoreFn
-from rl4co.models.policies.original_files import heads_in, heads_out
-from rl4co.models.policies.original_weights import (
+from rl4co.models.original_weights.files import heads_in, heads_out
+from rl4co.models.original_weights.renaming import (
     Renaming,
     count_layers,
     critic_layers,
@@ -34,14 +34,15 @@ def load_original_weights(
         source: An original `.pt` checkpoint (opened with `weights_only=True`), an `.npz` file or a
             state dict with the original keys behind `actor.` and, if its critic is wanted, behind
             `critic.`.
-        score: Compatibility that the weights were trained with: "dot", or "cauchy".
+        score: Compatibility that the weights were trained with, in policy and critic: "dot", or
+            "cauchy".
     """
     actor, critic = read_original(source, "DACT")
     query = require(actor, "encoder.0.MHA_sublayer.MHA.W_query_node", "DACT")
     feedforward = require(actor, "encoder.0.FFandNorm_sublayer.FF1.0.weight", "DACT")
     policy = DACTPolicy(
         critic=critic is not None,
-        critic_kwargs=critic and critic_sizes(critic, *_CRITIC, "DACT"),
+        critic_kwargs=critic and {**critic_sizes(critic, *_CRITIC, "DACT"), "score": score},
         embed_dim=query.shape[1],
         num_heads=query.shape[0],
         num_encoder_layers=count_layers(actor),

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-import numpy as np
 import torch
 
 from torch import Tensor
 
 from rl4co.core.errors import FileFormatError, UnknownNameError
-from rl4co.models.policies.original_files import heads_in, heads_out, read_weights
+from rl4co.models.original_weights.files import fill, heads_in, heads_out, read_state_dict
 from rl4co.models.zoo.am.policy import AttentionModelPolicy
 
 #: Environments for which original weights were published.
@@ -36,47 +35,20 @@ def load_original_weights(
     """
     if problem not in PROBLEMS:
         raise UnknownNameError("problem with original Attention Model weights", problem, PROBLEMS)
-    original = source
-    if not isinstance(original, Mapping):
-        content = read_weights(original, "Attention Model")
-        original = content.get("model", content)
-    if not isinstance(original, Mapping) or not all(
-        isinstance(value, Tensor | np.ndarray) for value in original.values()
-    ):
-        raise FileFormatError(
-            f"expected original Attention Model weights (tensors by name), got other values in "
-            f"{source if not isinstance(source, Mapping) else 'the state dict'}"
-        )
+    original = read_state_dict(source, "Attention Model")
     policy = AttentionModelPolicy(env_name=problem, attention_bias=False)
-    expected = policy.state_dict()
     try:
-        converted = _convert({key: torch.as_tensor(value) for key, value in original.items()})
+        converted = convert_attention_model(original)
     except KeyError as error:
         raise FileFormatError(
             f"expected original Attention Model weights for {problem} with key {error}, got keys "
             f"{', '.join(sorted(original)[:6])} ..."
         ) from error
-    # Counters of batch normalisation are not in the original files and not used in evaluation.
-    counters = {k: v for k, v in expected.items() if k.endswith("num_batches_tracked")}
-    converted = {key: value.float() for key, value in converted.items()} | counters
-    wrong = sorted(
-        key
-        for key in expected.keys() | converted.keys()
-        if key not in expected
-        or key not in converted
-        or expected[key].shape != converted[key].shape
-    )
-    if wrong:
-        raise FileFormatError(
-            f"expected original weights for {problem}, got others: {', '.join(wrong)} missing, "
-            "unknown or of another shape; is it a file for another problem?"
-        )
-    policy.load_state_dict(converted)
-    return policy.eval()
+    return fill(policy, {key: value.float() for key, value in converted.items()}, problem)
 
 
-def _convert(original: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Our keys with the original values."""
+def convert_attention_model(original: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Original values under the names of the policy."""
     out = {}
     layers = {key.split(".")[2] for key in original if key.startswith("embedder.layers.")}
     for layer in sorted(layers):

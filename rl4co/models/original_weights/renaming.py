@@ -12,11 +12,10 @@ import torch
 from torch import Tensor
 
 from rl4co.core.errors import FileFormatError
+from rl4co.models.original_weights.files import Weights, heads_in, heads_out, read_weights
 from rl4co.models.policies.improvement import ImprovementPolicy
-from rl4co.models.policies.original_files import heads_in, heads_out, read_weights
 
 P = TypeVar("P", bound=ImprovementPolicy)
-Weights = dict[str, Tensor]
 #: Our key → original key and what to do with the value.
 Renaming = Mapping[str, tuple[str, Callable[[Tensor], Tensor]]]
 

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import re
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import torch
-
-from torch import Tensor, nn
+from torch import Tensor
 
 from rl4co.core.errors import FileFormatError, UnknownNameError
+from rl4co.models.original_weights.files import Weights, read_state_dict
 
 #: Original modules of the layers → ours.
 _LAYERS = {
@@ -31,36 +29,19 @@ _HEAD_KEY = re.compile(r"par_net_heu\.lins\.(\d+)\.(\w+)")
 _UNUSED = re.compile(r"par_net_phe\.|.*_dummy$")
 
 
-def read_weights(
-    source: str | Path | Mapping[str, Any], problem: str, known: Any
-) -> dict[str, Tensor]:
-    """Original arrays by name, from an `.npz` or `.pt` file (`weights_only`), or a state dict.
+def read_edge_gnn(
+    source: str | Path | Mapping[str, Any], problem: str, known: Collection[str]
+) -> Weights:
+    """Original weights under the names of a policy with an :class:`EdgeGNN`.
 
     Args:
-        source: File or state dict.
+        source: File or state dict, see :func:`read_state_dict`.
         problem: Name of the environment.
         known: Environments with original weights.
     """
     if problem not in known:
         raise UnknownNameError("problem with original weights", problem, known)
-    if isinstance(source, Mapping):
-        return {key: torch.as_tensor(value) for key, value in source.items()}
-    path = Path(source)
-    if not path.is_file():
-        raise FileNotFoundError(f"expected original weights at {path}, got no file")
-    try:
-        if path.suffix == ".npz":
-            with np.load(path, allow_pickle=False) as arrays:
-                return {key: torch.from_numpy(arrays[key]) for key in arrays.files}
-        content = torch.load(path, map_location="cpu", weights_only=True)
-        return {key: torch.as_tensor(value) for key, value in content.items()}
-    except PermissionError:
-        raise
-    except Exception as error:
-        raise FileFormatError(
-            f"expected an .npz of original arrays or an original .pt file, got {path}, which is "
-            f"truncated, foreign or holds Python objects ({type(error).__name__})"
-        ) from error
+    return convert_weights(read_state_dict(source, "DeepACO or GFACS"))
 
 
 def convert_weights(original: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -80,22 +61,6 @@ def convert_weights(original: Mapping[str, Tensor]) -> dict[str, Tensor]:
             name = name.replace("Z_net.", "log_partition.net.")
         found[name] = value
     return found
-
-
-def load_into(policy: nn.Module, weights: Mapping[str, Tensor], problem: str) -> None:
-    """Loads converted weights; others than expected are named."""
-    expected = policy.state_dict()
-    wrong = sorted(
-        key
-        for key in expected.keys() | weights.keys()
-        if key not in expected or key not in weights or expected[key].shape != weights[key].shape
-    )
-    if wrong:
-        raise FileFormatError(
-            f"expected original weights for {problem}, got others: {', '.join(wrong[:6])} missing, "
-            "unknown or of another shape; is it a file for another problem or method?"
-        )
-    policy.load_state_dict(dict(weights))
 
 
 def count_layers(weights: Mapping[str, Tensor]) -> tuple[int, int, int]:

@@ -6,12 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from rl4co.models.policies.original_edge_gnn import (
-    convert_weights,
-    count_layers,
-    load_into,
-    read_weights,
-)
+from rl4co.models.original_weights.edge_gnn import count_layers, read_edge_gnn
+from rl4co.models.original_weights.files import fill
 from rl4co.models.zoo.gfacs.policy import GFACSPolicy
 
 #: Problems with original weights.
@@ -33,7 +29,7 @@ def load_original_weights(
         k_sparse: Candidate edges per node (default: a tenth of the nodes, for the CVRP a fifth,
             from 10 to 200).
     """
-    weights = convert_weights(read_weights(source, problem, PROBLEMS))
+    weights = read_edge_gnn(source, problem, PROBLEMS)
     embed_dim, layers, head = count_layers(weights)
     policy = GFACSPolicy(
         env_name=problem,
@@ -42,5 +38,4 @@ def load_original_weights(
         num_layers_heatmap_generator=head,
         k_sparse=k_sparse,
     )
-    load_into(policy, weights, problem)
-    return policy.eval()
+    return fill(policy, weights, problem)

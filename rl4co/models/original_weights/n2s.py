@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from rl4co.models.policies.original_files import heads_in
-from rl4co.models.policies.original_weights import (
+from rl4co.models.original_weights.files import heads_in
+from rl4co.models.original_weights.renaming import (
     Renaming,
     count_layers,
     critic_layers,

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from rl4co.envs.routing.tsp_kopt.env import TSPkoptEnv
-from rl4co.models.policies.original_weights import (
+from rl4co.models.original_weights.renaming import (
     Renaming,
     count_layers,
     critic_layers,
