@@ -17,8 +17,10 @@ __all__ = ["install", "register_adapters", "where"]
 
 #: Kind of object → the function that adapts it ("module:function", imported on first use).
 ADAPTERS = {
+    "baseline": "rl4co.compat.baselines:adapt_baseline",
     "context_embedding": "rl4co.compat.embeddings:adapt_context",
     "dynamic_embedding": "rl4co.compat.embeddings:adapt_dynamic",
+    "hint: decoding setting": "rl4co.compat.settings:DECODING_SETTINGS",
 }
 
 

@@ -18,6 +18,7 @@ import torch.distributed as dist
 from tensordict import TensorDictBase
 from torch import Tensor, nn
 
+from rl4co.core.adapters import adapt
 from rl4co.core.arguments import NamesArguments
 from rl4co.core.errors import ConfigError, UnknownNameError
 from rl4co.core.rng import derive_generator
@@ -27,12 +28,6 @@ from rl4co.models.rl.baseline_records import BaselineOutput, EpochContext
 from rl4co.models.rl.critic import CriticNetwork, create_critic_from_actor
 from rl4co.models.rl.losses import critic_loss
 from rl4co.models.rl.processes import global_mean, num_processes
-from rl4co.models.rl.published_baselines import (
-    accepted,
-    adapt_baseline,
-    either_way,
-    forward_behind,
-)
 
 
 class REINFORCEBaseline(NamesArguments, nn.Module):
@@ -40,15 +35,18 @@ class REINFORCEBaseline(NamesArguments, nn.Module):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        adapt_baseline(cls)
+        adapt("baseline", cls)
 
     def __init__(self) -> None:
         super().__init__()
 
-    def setup(self, policy: nn.Module, env: RL4COEnvBase) -> None:
+    def setup(self, policy: nn.Module, env: RL4COEnvBase, **options: Any) -> None:
         """Called once, before training.
 
-        An override may also take `batch_size`, `device` and `dataset_size`.
+        Args:
+            policy: The policy in training.
+            env: The environment.
+            options: `batch_size`, `device` and `dataset_size` of validation.
         """
 
     def start(self, td: TensorDictBase, reward: Tensor) -> None:
@@ -69,18 +67,13 @@ class REINFORCEBaseline(NamesArguments, nn.Module):
         """
         return BaselineOutput(torch.zeros_like(reward), reward.new_zeros(()))
 
-    @either_way
     def epoch_callback(self, context: EpochContext) -> dict[str, float]:
         """Called at the end of each epoch; returns metrics to log."""
         return {}
 
-    # ---------------------------------------------------------------- published names
-
-    def eval(self, *args: Any, **kwargs: Any) -> Any:
-        """As published, values and loss for `(td, reward, env)`; alone, torch's `eval()`."""
-        if not args and not kwargs:
-            return super().eval()
-        return _evaluate(self, *args, **kwargs)
+    def eval(self, *args: Any) -> Any:
+        """With the arguments of :meth:`forward` the same as a call; alone, torch's `eval()`."""
+        return self(*args) if args else super().eval()
 
     def wrap_dataset(self, dataset: TensorDictDataset, *args: Any, **kwargs: Any) -> Any:
         """A data set with what the baseline knows about its instances in advance.
@@ -98,15 +91,6 @@ class REINFORCEBaseline(NamesArguments, nn.Module):
     def unwrap_batch(self, batch: TensorDictBase) -> tuple[TensorDictBase, Tensor | None]:
         """A batch of a wrapped data set and the values in it, or None."""
         return batch, batch.get("extra", None)
-
-
-def _evaluate(
-    baseline: REINFORCEBaseline,
-    td: TensorDictBase,
-    reward: Tensor,
-    env: RL4COEnvBase | None = None,
-) -> BaselineOutput:
-    return forward_behind(baseline)(td, reward, env)
 
 
 class NoBaseline(REINFORCEBaseline):
@@ -171,7 +155,7 @@ class CriticBaseline(REINFORCEBaseline):
         self.critic = critic
         self.critic_kwargs = critic_kwargs
 
-    def setup(self, policy: nn.Module, env: RL4COEnvBase) -> None:
+    def setup(self, policy: nn.Module, env: RL4COEnvBase, **options: Any) -> None:
         """Builds the default critic."""
         if self.critic is None:
             self.critic = create_critic_from_actor(policy, **self.critic_kwargs)
@@ -212,7 +196,7 @@ class RolloutBaseline(REINFORCEBaseline):
         self.bl_alpha, self.dataset_size = bl_alpha, dataset_size
         self.frozen: FrozenPolicy | None = None
 
-    def setup(self, policy: nn.Module, env: RL4COEnvBase) -> None:
+    def setup(self, policy: nn.Module, env: RL4COEnvBase, **options: Any) -> None:
         """Takes the first copy."""
         self.frozen = FrozenPolicy(policy)
 
@@ -273,8 +257,8 @@ class WarmupBaseline(REINFORCEBaseline):
         self.alpha = 0.0
 
     def setup(self, policy: nn.Module, env: RL4COEnvBase, **options: Any) -> None:
-        """Sets up the final baseline; `options` are those that it takes."""
-        self.baseline.setup(policy, env, **accepted(self.baseline.setup, options))
+        """Sets up the final baseline."""
+        self.baseline.setup(policy, env, **options)
 
     def wrap_dataset(self, dataset: TensorDictDataset, *args: Any, **kwargs: Any) -> Any:
         """By the final baseline, once that is used alone."""

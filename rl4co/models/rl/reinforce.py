@@ -21,7 +21,6 @@ from rl4co.models.rl.baseline_records import BaselineOutput, EpochContext
 from rl4co.models.rl.baselines import REINFORCEBaseline, get_reinforce_baseline
 from rl4co.models.rl.checkpointing import MapLocation
 from rl4co.models.rl.losses import reinforce_loss
-from rl4co.models.rl.published_baselines import accepted
 from rl4co.models.rl.reward_scaling import RewardScaler
 
 R = TypeVar("R", bound="REINFORCE")
@@ -64,13 +63,13 @@ class REINFORCE(RL4COLitModule):
         self.advantage_scaler = RewardScaler(reward_scale)
 
     def _set_up_baseline(self) -> None:
-        options = {
-            "batch_size": self.val_batch_size,
-            "device": self.device,
-            "dataset_size": self.data_sizes["val"],
-        }
-        setup = self.baseline.setup
-        setup(self.policy, self.env, **accepted(setup, options))
+        self.baseline.setup(
+            self.policy,
+            self.env,
+            batch_size=self.val_batch_size,
+            device=self.device,
+            dataset_size=self.data_sizes["val"],
+        )
 
     def wrap_dataset(self, dataset: TensorDictDataset) -> Any:
         """Instances with what the baseline knows about them in advance."""
@@ -160,7 +159,7 @@ class REINFORCE(RL4COLitModule):
         self.log_dict(metrics, sync_dist=True)
 
     def set_decode_type_multistart(self, phase: str) -> None:
-        """Lets the policy decode from distinct starts in a phase, by its published name."""
+        """Lets the policy decode from distinct starts in a phase."""
         name = f"{phase}_decode_type"
         decode_type = getattr(self.policy, name)
         if not is_multistart(decode_type):
