@@ -25,7 +25,7 @@ import numpy as np
 
 from rl4co.data.formats.instance import BenchmarkInstance
 from rl4co.data.formats.sections import PLACE_SECTIONS, Sections
-from rl4co.data.formats.source import CORRECT
+from rl4co.data.formats.source import CORRECT, is_number
 from rl4co.data.layouts import name_problem
 
 SECTIONS = (
@@ -108,7 +108,7 @@ def read_cvrplib(sections: Sections) -> BenchmarkInstance:
         problem=name_problem(fields, costs),
         edge_costs=costs,
         coordinates=None if places.points is None else places.points[order],
-        capacity=sections.number("CAPACITY"),
+        capacity=_capacity(sections),
         vehicles=_vehicles(sections),
         nominal_vehicles=None if in_name is None else int(in_name[1]),
         labels=tuple(labels[place] for place in order),
@@ -138,6 +138,17 @@ def _rounding(sections: Sections, name: str) -> str | None:
     if "TIME_WINDOW_SECTION" in sections.rows:
         return "one_decimal"
     return "exact" if _REAL_VALUED.fullmatch(name) else "nearest"
+
+
+def _capacity(sections: Sections) -> float:
+    words = sections.require("CAPACITY").split()
+    if len(words) > 1 and all(map(is_number, words)):
+        raise sections.source.fault(
+            "one capacity for all vehicles", " ".join(words)[:60],
+            "heterogeneous fleets are not supported: split the instance",
+            line=sections.header_lines["CAPACITY"], section="CAPACITY",
+        )  # fmt: skip
+    return sections.number("CAPACITY")
 
 
 def _vehicles(sections: Sections) -> int | None:

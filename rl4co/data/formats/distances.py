@@ -106,6 +106,26 @@ def _radians(points: FloatArray) -> tuple[FloatArray, FloatArray]:
     return radians[..., 0], radians[..., 1]
 
 
+#: Mean radius of the earth in km.
+_MEAN_RADIUS = 6371.0088
+
+
+def haversine(a: FloatArray, b: FloatArray) -> FloatArray:
+    """Great-circle distance in km of points `[..., 2]`, latitude and longitude in degrees."""
+    (lat_a, lon_a), (lat_b, lon_b) = (np.moveaxis(np.radians(point), -1, 0) for point in (a, b))
+    half_chord = (
+        np.sin((lat_a - lat_b) / 2) ** 2
+        + np.cos(lat_a) * np.cos(lat_b) * np.sin((lon_a - lon_b) / 2) ** 2
+    )
+    return 2 * _MEAN_RADIUS * np.arcsin(np.sqrt(np.clip(half_chord, 0.0, 1.0)))
+
+
+def project(degrees: FloatArray) -> FloatArray:
+    """Places on a map in km, x to the east, of latitudes and longitudes `[N, 2]`."""
+    lat, lon = np.radians(degrees).T
+    return _MEAN_RADIUS * np.stack([lon * np.cos(lat.mean()), lat], axis=1)  # [N, 2]
+
+
 Distance = Callable[[FloatArray, FloatArray], FloatArray]
 
 #: EDGE_WEIGHT_TYPE → distance and name of the rounding. ATT rounds to the nearest integer, and up

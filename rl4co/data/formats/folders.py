@@ -9,9 +9,9 @@ from pathlib import Path
 
 from rl4co.core.errors import FileFormatError
 from rl4co.data.formats.content import suffix_of
+from rl4co.data.formats.custom_csv import looks_like_csv
 from rl4co.data.formats.lilim import looks_like_lilim
 from rl4co.data.formats.orienteering import looks_like_orienteering
-from rl4co.data.formats.own import looks_like_csv
 from rl4co.data.formats.pmed import looks_like_pmed
 from rl4co.data.formats.shop_files import looks_like_shop
 from rl4co.data.formats.solomon import looks_like_solomon

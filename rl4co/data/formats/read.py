@@ -19,11 +19,12 @@ from rl4co.core.errors import ConfigError, InvalidInstanceError
 from rl4co.data.formats import cvrplib, oplib, tsplib
 from rl4co.data.formats.best_known import read_known
 from rl4co.data.formats.content import STDIN, name_of, require_file
+from rl4co.data.formats.custom import read_json
+from rl4co.data.formats.custom_csv import looks_like_csv, read_csv
 from rl4co.data.formats.instance import BenchmarkInstance
 from rl4co.data.formats.jsplib import read_l2d
 from rl4co.data.formats.lilim import looks_like_lilim, read_lilim
 from rl4co.data.formats.orienteering import looks_like_orienteering, read_orienteering
-from rl4co.data.formats.own import looks_like_csv, read_csv, read_json
 from rl4co.data.formats.pmed import BenchmarkMedian, looks_like_pmed, read_pmed
 from rl4co.data.formats.route_texts import is_written_here
 from rl4co.data.formats.schedules import BenchmarkShop
@@ -40,6 +41,12 @@ SUFFIXES: Mapping[str, Callable[[Source], BenchmarkInstance]] = {
 
 AnyInstance: TypeAlias = BenchmarkInstance | BenchmarkShop | BenchmarkMedian
 
+#: TYPE of files of the TSPLIB family that are no supported instances → what to do.
+REMEDIES = {
+    "TOUR": "read solutions with read_solution",
+    **dict.fromkeys(("MDVRP", "MDVRPTW", "MDCVRP"), "several depots are not supported"),
+    **dict.fromkeys(("HFVRP", "HVRP", "HCVRP", "FSMVRP"), "heterogeneous fleets are not supported"),
+}
 #: What solution files are called that lie beside their instances.
 SOLUTION_SUFFIXES = (".sol", ".opt.tour", ".tour")
 
@@ -224,7 +231,7 @@ def _reader(source: Source) -> Callable[[Source], BenchmarkInstance]:
         "of a routing problem, JSPLIB, Taillard or FJS (.fjs) of a job shop, or a p-median problem "
         "of the OR-Library",
         f"a file that begins with {source.text.strip()[:40]!r}",
-        "convert it, for instance to JSON (see rl4co.data.formats.own); a solution is read with "
+        "convert it, for instance to JSON (see rl4co.data.formats.custom); a solution is read with "
         "read_solution",
     )
 
@@ -242,7 +249,7 @@ def _read_sections(source: Source) -> BenchmarkInstance:
     ):
         if kind in types:
             return read(sections)
-    remedy = "read solutions with read_solution" if kind == "TOUR" else "convert the file"
+    remedy = REMEDIES.get(kind, "convert the file")
     raise source.fault(
         f"one of {', '.join((*tsplib.TYPES, *cvrplib.TYPES, *oplib.TYPES))}",
         repr(kind),

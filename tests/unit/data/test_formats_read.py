@@ -527,6 +527,9 @@ FAULTS = {
         r"line 18, DEPOT_SECTION: expected one of the nodes, got node 9",
     ),
     "no capacity": (VRP, "CAPACITY : 5\n", "", "CAPACITY"),
+    "two capacities": (VRP, "CAPACITY : 5", "CAPACITY : 5 6", "CAPACITY: .* heterogeneous fleets"),
+    "depots in the type": (VRP, "TYPE : CVRP", "TYPE : MDVRP", "TYPE: .*several depots"),
+    "fleet in the type": (VRP, "TYPE : CVRP", "TYPE : HFVRP", "TYPE: .*heterogeneous fleets"),
     "capacity of 0": (VRP, "CAPACITY : 5", "CAPACITY : 0", "expected a positive capacity, got 0"),
     "demand missing": (
         VRP,

@@ -8,11 +8,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from rl4co.core.errors import FileFormatError, InvalidInstanceError, InvalidSolutionError
-from rl4co.data.formats import BenchmarkInstance, read_instance
-from rl4co.data.formats.own import ARRAYS, SETTINGS
+from rl4co.data.formats import BenchmarkInstance, find_instances, read_instance
+from rl4co.data.formats.custom import ARRAYS, SETTINGS
+from rl4co.data.formats.custom_csv import COLUMNS
 from rl4co.envs import get_env
 
 Write = Callable[[str, Any], Path]
@@ -248,8 +250,8 @@ JSON_FAULTS: dict[str, tuple[Any, str]] = {
     "no JSON": ("{'a': 1}", "line 1: expected JSON"),
     "truncated": ('{"coordinates": [[0, 0], [1', "expected JSON"),
     "a list": ([1, 2], "expected an object"),
-    "key twice": ('{"capacity": 5, "capacity": 50}', "expected JSON, got the key 'capacity' twice"),
-    "nothing": ({}, r"expected coordinates or cost_matrix, got the keys \[\]"),
+    "key twice": ('{"capacity": 5, "capacity": 50}', "the key 'capacity' twice"),
+    "nothing": ({}, r"expected coordinates, .* cost_matrix, got the keys \[\]"),
     "misspelt key": ({"coordinats": SQUARE}, "got 'coordinats'; did you mean 'coordinates'"),
     "key of another library": ({"coordinates": SQUARE, "zzz": 1}, "'zzz'; correct or remove it"),
     "uneven rows": (
@@ -359,7 +361,7 @@ CSV_FAULTS = {
     "empty cell": (CSV.replace("a,0,3", "a,0,"), "line 5, y: expected numbers, got ''"),
     "missing cell": (CSV.replace("a,0,3", "a,3"), "line 5: expected 7 columns, got 6"),
     "only y": ("y\n1\n2\n", r"expected shape \[N, 2\] = \[2, 2\]"),
-    "no nodes": ("# capacity: 5\nx,y\n", "expected coordinates or cost_matrix"),
+    "no nodes": ("# capacity: 5\nx,y\n", "expected coordinates, .* cost_matrix"),
     "only remarks": ("# capacity: 5\n", "expected the names of the columns, got nothing"),
     "node twice": (CSV.replace("\nb,", "\na,"), "node: expected every node once, got 'a' twice"),
     "unknown delivery": (
@@ -381,10 +383,142 @@ def test_wrong_csv(write: Write, name: str):
 
 
 def test_every_key_is_documented():
-    """In the docstring of the module and on the page about files."""
-    import rl4co.data.formats.own as own
-
+    """On the page about files."""
     page = (Path(__file__).parents[3] / "docs" / "files.md").read_text()
-    for key in (*ARRAYS, *SETTINGS):
-        assert f"`{key}`" in (own.__doc__ or ""), key
+    for key in (*ARRAYS, *SETTINGS, *COLUMNS):
         assert f"`{key}`" in page, key
+
+
+# ---------------------------------------------------------------- degrees, commas, names, limits
+
+BERLIN, MUNICH, HAMBURG = (52.52, 13.405), (48.137, 11.575), (53.551, 9.994)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "node,lat,lon\nb,52.52,13.405\nm,48.137,11.575\nh,53.551,9.994\n",
+        "Node;Longitude;LATITUDE\nb;13,405;52,52\nm;11,575;48,137\nh;9,994;53,551\n",
+    ],
+)
+def test_latitude_and_longitude(write: Write, text: str):
+    """Great-circle kilometres, whatever the order of the columns; the map keeps directions."""
+    instance = read_instance(write("cities.csv", text))
+    # Berlin to Munich, Munich to Hamburg, Hamburg to Berlin, by an independent calculator.
+    assert instance.costs[[0, 1, 2], [1, 2, 0]] == pytest.approx([504.2, 612.6, 255.3], abs=0.5)
+    x, y = instance.coordinates.T
+    assert x[2] < x[1] < x[0] and y[1] < y[0] < y[2]
+    assert np.hypot(x[0] - x[1], y[0] - y[1]) == pytest.approx(504.2, rel=0.01)
+    accepted(instance)
+    same = {"lat": [52.52, 48.137, 53.551], "lng": [13.405, 11.575, 9.994], "rounding": "nearest"}
+    assert read_instance(write("cities.json", same)).cost([0, 1, 2]) == 504 + 612 + 255
+
+
+@pytest.mark.parametrize(
+    ("fields", "key"),
+    [
+        ({"lat": [52, 48]}, "lat"),
+        ({"lat": [52, 48], "lon": [13, 12], "coordinates": [[0, 0], [1, 1]]}, "lat"),
+        ({"lat": [113.4, 111.6], "lon": [52.5, 48.1]}, "lat 113.4"),
+        ({"lat": [52, 48], "lon": [13]}, "lon"),
+    ],
+)
+def test_wrong_degrees(write: Write, fields: dict[str, Any], key: str):
+    """One of the two, other places besides, swapped ones."""
+    with pytest.raises(FileFormatError, match=key):
+        read_instance(write("a.json", fields))
+
+
+@pytest.mark.parametrize(
+    ("points", "warns"),
+    [
+        ([BERLIN, MUNICH, HAMBURG], True),
+        ([(13.405, 52.52), (11.575, 48.137)], True),
+        ([(-73.985, 40.748), (-118.243, 34.052), (-87.629, 41.878)], True),
+        (SQUARE, False),
+        ([(0.513, 0.291), (0.201, 0.775), (0.02, 0.9)], False),
+        ([(512.25, 130.75), (480.35, 111.55)], False),
+        ([(52, 13), (48, 11), (53, 9)], False),
+    ],
+)
+def test_degrees_called_x_and_y(
+    write: Write, recwarn: pytest.WarningsRecorder, points: Any, warns: bool
+):
+    """A warning says that distances are Euclidean."""
+    read_instance(write("a.json", {"coordinates": points}))
+    assert [("lat" in str(w.message)) for w in recwarn] == ([True] if warns else [])
+
+
+def test_decimal_commas(write: Write):
+    """Where columns are not separated by commas."""
+    text = "# capacity: 5,5\nnode;x;y;demand\nd;0;0;0\na;1,5;2,5;3\n".replace("5,5", "5.5")
+    instance = read_instance(write("a.csv", text))
+    assert instance.coordinates.tolist() == [[0, 0], [1.5, 2.5]] and instance.capacity == 5.5
+    assert read_instance(write("b.csv", "0;7,5\n8;0\n")).cost([0, 1]) == 15.5
+
+
+MATRICES = {
+    "corner": ",home,ann,bob\nhome,0,7,9\nann,8,0,4\nbob,9,5,0\n",
+    "no corner": "home,ann,bob\nhome,0,7,9\nann,8,0,4\nbob,9,5,0\n",
+    "first line": "home,ann,bob\n0,7,9\n8,0,4\n9,5,0\n",
+    "decimal commas": ";home;ann;bob\nhome;0,0;7;9\nann;8;0;4\nbob;9;5;0\n",
+}
+
+
+@pytest.mark.parametrize("name", MATRICES)
+def test_matrices_with_names(write: Write, name: str):
+    """In the first line, and perhaps in the first column; folders find them as well."""
+    file = write("a.csv", MATRICES[name])
+    instance = read_instance(file)
+    assert (instance.problem, instance.labels) == ("atsp", ("home", "ann", "bob"))
+    assert instance.cost([0, 1, 2]) == 7 + 4 + 9
+    assert find_instances(file.parent) == ([] if name == "first line" else [file])
+
+
+def test_keys_in_upper_case(write: Write):
+    """They are the same as in lower case."""
+    fields = {"Coordinates": SQUARE, "DEMAND": DEMAND["demand"], "Capacity": 5}
+    assert read_instance(write("a.json", fields)).capacity == 5
+    assert read_instance(write("a.csv", CSV.replace("capacity", "CAPACITY").upper())).capacity == 5
+    with pytest.raises(FileFormatError, match=r"capacity.* twice"):
+        read_instance(write("b.json", {**fields, "CAPACITY": 5}))
+
+
+BEYOND_LIMITS = {
+    "capacities": ({"coordinates": SQUARE, **DEMAND, "capacity": [5, 6]}, "heterogeneous fleets"),
+    "vehicles": ({"coordinates": SQUARE, **DEMAND, "vehicles": [{"capacity": 5}]}, "heterogeneous"),
+    "fleet": ({"coordinates": SQUARE, **DEMAND, "fleet": []}, "heterogeneous"),
+    "depots": ({"coordinates": SQUARE, **DEMAND, "depots": [0, 1]}, "several depots"),
+    "clock": (
+        {"coordinates": SQUARE, **DEMAND, "time_windows": [["08:30", "09:00"]] * 5},
+        "time_windows: expected times as numbers .*08:30 is 510",
+    ),
+    "comma": ({"coordinates": [["1,5", 0], [1, 1]]}, "coordinates: .* got '1,5'"),
+}
+
+
+@pytest.mark.parametrize("name", BEYOND_LIMITS)
+def test_limits_are_named(write: Write, name: str):
+    """What is not supported, or what form is expected, instead of a type."""
+    content, message = BEYOND_LIMITS[name]
+    with pytest.raises(FileFormatError, match=message):
+        read_instance(write("a.json", content))
+
+
+CSV_BEYOND_LIMITS = {
+    "clock": (CSV.replace("a,0,3,2,0", "a,0,3,2,08:30"), "ready_time: expected times as numbers"),
+    "capacities": (CSV.replace("capacity: 5", "capacity: 5, 6"), "heterogeneous fleets"),
+    "depots": ("x,y,is_depot\n0,0,1\n1,1,1\n", "several depots"),
+    "both kinds of decimals": ("x;y\n1,5;2\n1;2.5\n", "line 3: expected either decimal commas"),
+    "thousands": ('x,y\n1,2\n"1,234",2\n', "x: expected numbers such as 1234.5"),
+    "commas for both": ("x,y\n1,2\n1,5,2,5\n", "expected 2 columns, got 4; .* semicolons"),
+    "other names": (",a,b\na,0,1\nc,1,0\n", "line 3: expected 'b'"),
+}
+
+
+@pytest.mark.parametrize("name", CSV_BEYOND_LIMITS)
+def test_limits_are_named_in_csv(write: Write, name: str):
+    """Likewise, with the line and column."""
+    text, message = CSV_BEYOND_LIMITS[name]
+    with pytest.raises(FileFormatError, match=message):
+        read_instance(write("a.csv", text))
