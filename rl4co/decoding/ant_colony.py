@@ -217,8 +217,10 @@ class AntColony:
         options = dict(self.config.local_search_kwargs)
         if self._guide is not None:
             options |= {"heatmap": self._guide, "rounds": self.config.guided_rounds}
-        improved = self.env.local_search(self.td, flatten_starts(actions), **options)
-        improved = unbatchify(improved, actions.shape[1])  # [B, A', T']
+        count = actions.shape[1]
+        rows = batchify(self.td, count)
+        improved = self.env.local_search(rows, flatten_starts(actions), **options)
+        improved = unbatchify(improved, count)  # [B, A', T']
         return improved, self._rewards(improved)
 
     def _make_guide(self) -> Any:

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from rl4co.core.arguments import RecordsArguments
 from rl4co.core.errors import ConfigError, UnknownNameError, UnsupportedError
-from rl4co.core.ops import flatten_starts
+from rl4co.core.ops import batchify, flatten_starts
 from rl4co.core.registry import FORMULATIONS, SOLVERS
 from rl4co.data.dataset import TensorDictDataset
 from rl4co.data.io import named_files, resolve_data
@@ -136,7 +136,7 @@ class RL4COEnvBase(RecordsArguments, PublishedNames):
             raise UnknownNameError("argument of reset", next(iter(kwargs)), ("td", "batch_size"))
         if td is not None:
             check_is_tensordict(td)
-            td = self.schema.with_unit_axes(td)
+            td = self.schema.normalized(td)
         if td is None and (batch_size is not None or not self.follows_torchrl):
             td = self.generate(self.batch_size if batch_size is None else batch_size)
         if td is None or self.follows_torchrl:
@@ -265,7 +265,7 @@ class RL4COEnvBase(RecordsArguments, PublishedNames):
 
     def check_instances(self, td: TensorDictBase) -> None:
         """Raises :class:`InvalidInstanceError` naming the key, the instance and the rule."""
-        td = self.schema.with_unit_axes(td)
+        td = self.schema.normalized(td)
         self.schema.check(td, self._instance_faults, self._fault_place)
 
     def dataset(
@@ -380,11 +380,14 @@ class RL4COEnvBase(RecordsArguments, PublishedNames):
         """Solutions improved by the problem's local search: `[*B, T]` → `[*B, T']`.
 
         Args:
-            td: State with batch `[*B]`.
+            td: State with batch `[*B]`. With one batch axis, `actions` may have several solutions
+                per instance in the order of `batchify`: the search gets a copy of it for each.
             actions: Solutions.
             rng: As published, a seed or generator; nothing is drawn, so all give the same.
             options: Settings of the problem's search.
         """
+        if td.batch_dims == 1 and len(actions) > len(td) > 0 == len(actions) % len(td):
+            td = batchify(td, len(actions) // len(td))
         return self._local_search(dict(td.items()), actions, **options)
 
     def solve(
@@ -409,7 +412,7 @@ class RL4COEnvBase(RecordsArguments, PublishedNames):
             Actions `[B, T]` in this environment's encoding and costs `[B]` (minus the reward).
         """
         chosen = SOLVERS[solver] if solver else self.default_solver()
-        instances = self.schema.with_unit_axes(instances)
+        instances = self.schema.normalized(instances)
         return chosen(self, instances, max_runtime=max_runtime, num_procs=num_procs, **options)
 
     def default_solver(self, warm_start: bool = False, large: bool = False) -> Any:

@@ -35,6 +35,8 @@ class ProblemHooks:
     optional_shapes: ClassVar[Mapping[str, str]] = {}
     #: Keys in which infinity means "no limit"; elsewhere it is refused.
     unlimited_keys: ClassVar[Collection[str]] = ()
+    #: Floating-point keys that an instance may give as integers; `reset` converts them.
+    integer_keys: ClassVar[Collection[str]] = ()
     #: Whether rewards are gains (prizes), rather than costs with a minus.
     maximizes: ClassVar[bool] = False
     #: Whether methods that can solve copies of an instance under symmetries do so by default.

@@ -40,6 +40,7 @@ class InstanceSchema:
         substitutes: Optional key → required keys that it can stand in for.
         unlimited: Keys in which infinity means "no limit".
         kinds: Key → "floating point", "integer" or "boolean"; floating point if not given.
+        integer_keys: Floating-point keys that may come as integers.
     """
 
     problem: str
@@ -48,6 +49,7 @@ class InstanceSchema:
     substitutes: Mapping[str, tuple[str, ...]]
     unlimited: Collection[str]
     kinds: Mapping[str, str]
+    integer_keys: Collection[str] = ()
 
     def __post_init__(self) -> None:
         for table in (self.required, self.optional):
@@ -74,18 +76,19 @@ class InstanceSchema:
         }
         return set(self.required) - replaced
 
-    def with_unit_axes(self, td: TensorDictBase) -> TensorDictBase:
-        """Instances in which numbers that have an axis of their own, `[*B, 1]`, may come as `[*B]`.
+    def normalized(self, td: TensorDictBase) -> TensorDictBase:
+        """Instances with all axes and floating-point numbers; the TensorDict itself if it has them.
 
-        The TensorDict itself if all of them have it.
+        Numbers that have an axis of their own, `[*B, 1]`, may come as `[*B]`; `integer_keys` may
+        come as integers.
         """
-        axes = {**self.optional, **self.required}
-        lacking = {
-            key: value.unsqueeze(-1)
-            for key, value in td.items()
-            if axes.get(key) == "1" and value.shape == td.batch_size
-        }
-        return td.copy().update(lacking) if lacking else td
+        axes, changed = {**self.optional, **self.required}, dict[str, Tensor]()
+        for key, value in td.items():
+            if axes.get(key) == "1" and value.shape == td.batch_size:
+                changed[key] = value.unsqueeze(-1)
+            if key in self.integer_keys and number_kind(value) == "integer":
+                changed[key] = changed.get(key, value).to(torch.get_default_dtype())
+        return td.copy().update(changed) if changed else td
 
     def check(
         self,

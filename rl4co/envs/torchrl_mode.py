@@ -89,6 +89,7 @@ class TorchRLMode(ProblemHooks, EnvBase):
             substitutes=self.substitutes,
             unlimited=self.unlimited_keys,
             kinds={key: number_kind(value) for key, value in instance.items()},
+            integer_keys=self.integer_keys,
         )
         td = self._spec_state(instance)
         leaves = {key: _leaf_spec(value) for key, value in td.items() if key not in _DONE_KEYS}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import numpy as np
 import torch
 
 from torch import Tensor
@@ -146,3 +147,43 @@ def _offered_starts(mask: Tensor, depot: bool) -> Tensor:
     customers = mask[..., 1:]
     home = ~any_true(customers)  # [*B, 1]
     return torch.cat([customers, home | mask[..., :1] if depot else home], -1)
+
+
+def distinct_instances(
+    state: Mapping[str, Tensor], axes: Mapping[str, int], guides: object = None
+) -> dict[str, np.ndarray]:
+    """Arrays of a batch without the copies that `batchify` made: `[S * B, ...]` → `[B, ...]`.
+
+    Local searches prepare an instance once for all of its solutions.
+
+    Args:
+        state: State with any batch axes.
+        axes: Keys to read, with the number of axes of one instance; keys that are missing are
+            left out.
+        guides: Arrays `[B, ...]` with one row for each distinct instance, if there are any.
+    """
+    arrays = {
+        key: state[key].reshape(-1, *state[key].shape[-count:] if count else ()).cpu().numpy()
+        for key, count in axes.items()
+        if key in state
+    }
+    rows = len(next(iter(arrays.values())))
+    if guides is not None:
+        periods = [len(guides)]  # type: ignore[arg-type]
+    else:
+        like_first = np.ones(rows, dtype=bool)
+        for array in arrays.values():
+            like_first &= (array == array[:1]).reshape(rows, -1).all(1)
+        periods = like_first.nonzero()[0][1:2].tolist()
+    for period in periods:
+        if 0 < period < rows and all(_repeats(array, period) for array in arrays.values()):
+            return {key: array[:period] for key, array in arrays.items()}
+    return arrays
+
+
+def _repeats(array: np.ndarray, period: int) -> bool:
+    """Whether all rows are copies of the first `period` ones, in the order of `batchify`."""
+    if len(array) % period:
+        return False
+    copies = array.reshape(-1, period, *array.shape[1:])
+    return bool((copies == copies[:1]).all())

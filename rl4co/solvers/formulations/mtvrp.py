@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from rl4co.core.registry import FORMULATIONS
-from rl4co.envs.routing.mtvrp.constraints import TOLERANCE
+from rl4co.envs.routing.mtvrp.constraints import LOAD_TOLERANCE, TOLERANCE
 from rl4co.solvers._problem import INFINITY, RoutingProblem, Vehicle
 from rl4co.solvers.formulations._routing import (
     SHARE,
@@ -34,7 +34,7 @@ class MTVRPFormulation(RoutingFormulation):
             [instance["demand_linehaul"], instance["demand_backhaul"]],
             float(instance["vehicle_capacity"][0]),
             float(instance["capacity_original"][0]),
-            TOLERANCE,
+            LOAD_TOLERANCE,
         )
         delivery, pickup = loads
         slack = 1.0 + SHARE * TOLERANCE

@@ -7,6 +7,8 @@ import math
 import pytest
 import torch
 
+from tensordict import TensorDict
+
 from rl4co import kernels
 from rl4co.core.errors import ConfigError, UnknownNameError, UnsupportedError
 from rl4co.core.graphs import CandidateGraph, nearest_graph
@@ -179,8 +181,7 @@ def test_nearest_rule_goes_to_the_nearest():
     """Without any candidate left, the walk jumps to the closest node."""
     locs = torch.tensor([[[0.0, 0.0], [0.1, 0.0], [1.0, 0.0], [1.1, 0.0], [2.5, 0.0]]])
     env = get_env("tsp")
-    td = env.reset(env.generator(1))
-    td["locs"], td["action_mask"] = locs, torch.ones(1, 5, dtype=torch.bool)
+    td = env.reset(TensorDict({"locs": locs}, batch_size=[1]))
     graph, lengths = nearest_graph(locs, 1)
     tours = sample_by_edges(env, dict(td.items()), graph, torch.ones_like(lengths), 50)[0]
     from_zero = tours[tours[:, 0] == 0]

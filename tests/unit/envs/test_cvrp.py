@@ -303,3 +303,23 @@ def test_bad_demands_are_named(value: float, message: str):
         env.reset(td)
     assert message in str(caught.value)
     assert "cvrp" in str(caught.value)
+
+
+@pytest.mark.parametrize("capacity", [None, 40, torch.tensor([[40], [40]]), torch.tensor([40, 40])])
+def test_capacity_may_be_missing_or_an_integer(capacity: object) -> None:
+    """The original capacity does not change the problem; without one it is 1."""
+    env = CVRPEnv()
+    td = env.generator(2)
+    expected = env.reset(td)
+    if capacity is None:
+        del td["capacity"]
+    else:
+        td["capacity"] = (
+            torch.as_tensor(capacity).expand(2) if isinstance(capacity, int) else capacity
+        )
+    state = env.reset(td)
+    assert state["capacity"].flatten().tolist() == [1.0 if capacity is None else 40.0] * 2
+    assert state["capacity"].dtype == torch.float32
+    assert torch.equal(state["action_mask"], expected["action_mask"])
+    env.check_instances(td)
+    env.solve(td, max_runtime=0.1, solver="nearest_neighbor")

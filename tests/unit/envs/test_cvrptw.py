@@ -505,3 +505,14 @@ def test_a_customer_at_the_depot_has_a_window():
 def test_bad_settings_are_refused(settings: dict[str, float], message: str):
     with pytest.raises(ConfigError, match=message):
         CVRPTWGenerator(**settings)
+
+
+def test_time_windows_may_be_integers() -> None:
+    """Generators of other packages draw whole time windows as int32."""
+    env = CVRPTWEnv()
+    td = env.generator(2)
+    expected = env.reset(td)
+    td["time_windows"] = td["time_windows"].int()
+    state = env.reset(td)
+    for key in ("time_windows", "latest_arrival", "action_mask"):
+        torch.testing.assert_close(state[key], expected[key], rtol=0, atol=0)

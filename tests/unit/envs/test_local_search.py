@@ -10,10 +10,17 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 import pytest
+import torch
 
 from rl4co.core.errors import ConfigError, InvalidInstanceError, InvalidSolutionError
+from rl4co.core.ops import batchify
+from rl4co.decoding.ant_colony import AntColony, ColonyConfig
+from rl4co.decoding.rollout import random_policy, rollout
+from rl4co.envs import get_env
+from rl4co.envs.base import State
 from rl4co.envs.routing.cvrp.local_search import improve_routes
 from rl4co.envs.routing.tsp.local_search import improve_tour, or_opt, two_opt
+from rl4co.models.zoo.deepaco import DeepACOPolicy
 
 SEARCHES = [two_opt, or_opt, improve_tour]
 Route = list[int]
@@ -452,3 +459,49 @@ def test_bad_routes_are_refused() -> None:
     d[0, 1, 2] = np.inf
     with pytest.raises(InvalidInstanceError, match="0"):
         improve_routes(d, demand, capacity, actions)
+
+
+# -------------------------------------------------------------------------------- rows of the hook
+
+
+@pytest.mark.parametrize("problem", ["tsp", "cvrp"])
+def test_every_caller_gives_the_hook_one_state_per_solution(
+    problem: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ants, DeepACO and callers with several solutions per instance, also for custom searches."""
+    env = get_env(problem, generator_params={"num_loc": 8})
+    seen = []
+
+    def record(self: object, state: State, actions: torch.Tensor, **_: object) -> torch.Tensor:
+        seen.append((state["locs"].clone(), len(actions)))
+        return actions
+
+    monkeypatch.setattr(type(env), "_local_search", record)
+    td = env.reset(batch_size=3)
+    AntColony(env, td, config=ColonyConfig(n_ants=4)).run(1)
+    policy = DeepACOPolicy(env_name=problem, embed_dim=16, num_layers_graph_encoder=1)
+    policy(td, env, phase="test", n_ants=4, n_iterations=1)
+    tour = torch.tensor([[1, 2, 3, 4, 5, 6, 7, 8 if problem == "cvrp" else 0]] * 6)
+    env.local_search(td, tour)
+    assert [rows for _, rows in seen] == [12, 12, 6]
+    for locs, rows in seen:
+        assert torch.equal(locs, td["locs"].repeat(rows // 3, 1, 1))
+
+
+@pytest.mark.parametrize("matrix", [False, True])
+@pytest.mark.parametrize("problem", ["tsp", "cvrp"])
+def test_copies_of_instances_are_searched_like_the_instances(problem: str, matrix: bool) -> None:
+    """Rows of solutions belong to their instances, whichever of them are alike."""
+    env = get_env(problem, generator_params={"num_loc": 12})
+    td = env.reset(batch_size=3)
+    td["locs"][2] = td["locs"][0]  # coordinates alone do not tell instances apart
+    if problem == "cvrp":
+        td["vehicle_capacity"][2] += 0.5
+    if matrix:
+        td["cost_matrix"] = torch.cdist(td["locs"], td["locs"])
+    _, _, actions = rollout(env, batchify(td, 4), random_policy)
+    together = env.local_search(td, actions)
+    for row, solution in enumerate(actions):
+        alone = env.local_search(td[row % 3][None], solution[None])[0]
+        width = min(len(alone), together.shape[1])
+        assert together[row, :width].tolist() == alone[:width].tolist()

@@ -21,6 +21,7 @@ from rl4co.core.errors import InvalidInstanceError, InvalidSolutionError
 from rl4co.core.rng import derive_generator
 from rl4co.envs import MTVRPEnv, MTVRPGenerator
 from rl4co.envs.contract.evidence import record_episode
+from rl4co.envs.routing.mtvrp.constraints import LOAD_TOLERANCE, TOLERANCE
 from rl4co.envs.routing.mtvrp.variants import VARIANTS
 from rl4co.envs.testing import enumerate_solutions
 
@@ -344,12 +345,12 @@ def test_exactly_full_vehicles_are_allowed(kind: str, capacity: int, seed: int):
 
 @pytest.mark.parametrize(
     ("excess", "allowed", "valid"),
-    [(0.8e-5, True, True), (1.5e-5, False, True), (3e-5, False, False)],
+    [(0.8, True, True), (1.5, False, True), (3, False, False)],
 )
 @pytest.mark.parametrize("limit", ["distance", "customer", "depot", "capacity"])
-def test_one_tolerance(limit: str, excess: float, allowed: bool, valid: bool):
-    """The mask's slack is half of the check's, for all limits alike; the route is 1, 2, 3, 0."""
-    tight = 1.0 / (1.0 + excess)
+def test_tolerance(limit: str, excess: float, allowed: bool, valid: bool):
+    """The mask's slack is half of the check's; the route is 1, 2, 3, 0."""
+    tight = 1.0 / (1.0 + excess * (LOAD_TOLERANCE if limit == "capacity" else TOLERANCE))
     changes: dict[str, dict[str, Any]] = {
         "distance": {"distance_limit": [14.0 * tight]},
         "customer": {"time_windows": [[0.0, 99.0], [0.0, 99.0], [0.0, 99.0], [0.0, 10.0 * tight]]},

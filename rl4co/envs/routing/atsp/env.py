@@ -29,7 +29,8 @@ class ATSPEnv(TSPEnv):
         | `first_node` | int64 | `[*B]` | first node of the tour (0 before the first step) |
         | `current_node` | int64 | `[*B]` | last node visited (0 before the first step) |
         | `i` | int64 | `[*B, 1]` | number of nodes visited |
-        | `action_mask` | bool | `[*B, N]` | nodes not visited yet; at the end, the last one |
+        | `available` | bool | `[*B, N]` | nodes not visited yet; at the end, the last one |
+        | `action_mask` | bool | `[*B, N]` | the available nodes |
 
     Constraints:
         Every node is visited exactly once.

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 
@@ -18,6 +19,7 @@ from rl4co.envs.base import RL4COEnvBase, State
 from rl4co.envs.routing._parts import (
     count_visits,
     depot_tour_length,
+    distinct_instances,
     first_customers,
     locs_with_depot,
     pad_depot,
@@ -36,10 +38,10 @@ CAPACITY_TOLERANCE = 1e-5
 class CVRPEnv(RL4COEnvBase):
     """Capacitated Vehicle Routing Problem: cheapest routes from a depot that serve every customer.
 
-    An instance has customers `locs [n, 2]`, a `depot [2]`, `demand [n]` divided by the capacity,
-    and the original `capacity [1]`. Optional: `vehicle_capacity [1]`, if demands are in other units
-    (default 1), and a `cost_matrix [N, N]` over depot and customers (N = n + 1) that replaces
-    Euclidean distances; with it, coordinates may be missing.
+    An instance has customers `locs [n, 2]`, a `depot [2]` and `demand [n]` divided by the capacity.
+    Optional: the original `capacity [1]` (default 1), which only solvers read; a `vehicle_capacity
+    [1]`, if demands are in other units (default 1); and a `cost_matrix [N, N]` over depot and
+    customers (N = n + 1) that replaces Euclidean distances; with it, coordinates may be missing.
 
     State:
         | key | dtype | shape | meaning |
@@ -72,8 +74,9 @@ class CVRPEnv(RL4COEnvBase):
 
     name = "cvrp"
     generator_cls = CVRPGenerator
-    instance_shapes = {"locs": "n 2", "depot": "2", "demand": "n", "capacity": "1"}
-    optional_shapes = {"vehicle_capacity": "1", "cost_matrix": "n+1 n+1"}
+    instance_shapes = {"locs": "n 2", "depot": "2", "demand": "n"}
+    optional_shapes = {"capacity": "1", "vehicle_capacity": "1", "cost_matrix": "n+1 n+1"}
+    integer_keys: ClassVar[Collection[str]] = ("capacity",)
     substitutes = {"cost_matrix": ("locs", "depot")}
 
     def __init__(
@@ -98,12 +101,12 @@ class CVRPEnv(RL4COEnvBase):
 
     def _init_state(self, instance: State) -> State:
         demand = pad_depot(instance["demand"])  # [*B, N]
-        capacity = instance.get("vehicle_capacity")
+        one = torch.ones_like(demand[..., :1])  # [*B, 1]
         return {
             **locs_with_depot(instance),
             "demand": demand,
-            "capacity": instance["capacity"],
-            "vehicle_capacity": torch.ones_like(demand[..., :1]) if capacity is None else capacity,
+            "capacity": instance.get("capacity", one),
+            "vehicle_capacity": instance.get("vehicle_capacity", one),
             "used_capacity": torch.zeros_like(demand[..., :1]),
             "visited": unvisited(demand),
             "current_node": start_at_depot(demand),
@@ -154,11 +157,12 @@ class CVRPEnv(RL4COEnvBase):
         }
 
     def _instance_faults(self, instance: State) -> dict[str, Tensor]:
-        demand, capacity = instance["demand"], instance.get("vehicle_capacity")
-        limit = torch.ones_like(demand[..., :1]) if capacity is None else capacity
+        demand = instance["demand"]
+        one = torch.ones_like(demand[..., :1])  # [*B, 1]
+        capacity, limit = (instance.get(key, one) for key in ("capacity", "vehicle_capacity"))
         return {
             "demand is not negative": (demand < 0).any(-1),
-            "capacity is positive": ((instance["capacity"] <= 0) | (limit <= 0)).any(-1),
+            "capacity is positive": ((capacity <= 0) | (limit <= 0)).any(-1),
             "demand fits the vehicle_capacity (1 unless given; divide demand by capacity)": (
                 demand > limit * (1.0 + self.capacity_tolerance)
             ).any(-1),
@@ -178,16 +182,13 @@ class CVRPEnv(RL4COEnvBase):
     def _local_search(self, state: State, actions: Tensor, **options: Any) -> Tensor:
         from rl4co.envs.routing.cvrp.local_search import search_routes
 
-        arrays = {
-            key: state[key].reshape(-1, *state[key].shape[-dims:]).cpu().numpy()
-            for key, dims in (("locs", 2), ("cost_matrix", 2), ("demand", 1))
-            if key in state
-        }
+        axes = {"locs": 2, "cost_matrix": 2, "demand": 1, "vehicle_capacity": 1}
+        arrays = distinct_instances(state, axes, options.get("heatmap"))
         improved = search_routes(
             arrays.get("locs"),
             arrays.get("cost_matrix"),
             arrays["demand"],
-            state["vehicle_capacity"].reshape(-1).cpu().numpy(),
+            arrays["vehicle_capacity"].squeeze(-1),
             actions.reshape(-1, actions.shape[-1]).cpu().numpy(),
             **{"capacity_tolerance": max(self.capacity_tolerance, CAPACITY_TOLERANCE), **options},
         )

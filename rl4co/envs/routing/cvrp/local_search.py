@@ -39,13 +39,14 @@ def search_routes(
         matrix: Distances in place of Euclidean ones.
         demand: Demand of the nodes, 0 at the depot.
         capacity: Capacity of the vehicles, in the unit of `demand`.
-        actions: Visited nodes; 0 separates routes, and zeros at the end are padding.
+        actions: Visited nodes; 0 separates routes, and zeros at the end are padding. Solution
+            `s * B + b` belongs to instance `b`.
         heatmap: Weights of edges that guide perturbations, zero where pruned.
         options: Further arguments of the function that is called: `max_iterations`, `threads`, ...
 
     Shapes:
-        locs `[B, N, 2]`, matrix `[B, N, N]`, demand `[B, N]`, capacity `[B]`, actions `[B, T]`,
-        heatmap `[B, N, N]` → `[B, T']`
+        locs `[B, N, 2]`, matrix `[B, N, N]`, demand `[B, N]`, capacity `[B]`, actions
+        `[S * B, T]`, heatmap `[B, N, N]` → `[S * B, T']`
     """
     from rl4co.envs.routing.cvrp.neighbor_search import improve_fleet
     from rl4co.envs.routing.tsp.guided_search import check_unguided, guide_from_heatmap
@@ -81,7 +82,8 @@ def improve_routes(
         distances: Distance from row to column; node 0 is the depot. The diagonal is not read.
         demand: Demand of the nodes, 0 at the depot.
         capacity: Capacity of the vehicles, in the unit of `demand`.
-        actions: Visited nodes; 0 separates routes, and zeros at the end are padding.
+        actions: Visited nodes; 0 separates routes, and zeros at the end are padding. Solution
+            `s * B + b` belongs to instance `b`.
         max_iterations: Most moves applied to one solution.
         capacity_tolerance: Accepted overload, relative to the capacity.
         threads: Threads that share the batch.
@@ -91,7 +93,8 @@ def improve_routes(
         solution has at least one depot visit: a single route ends with it, as episodes do.
 
     Shapes:
-        distances `[B, N, N]`, demand `[B, N]`, capacity `[B]`, actions `[B, T]` → `[B, T']`
+        distances `[B, N, N]`, demand `[B, N]`, capacity `[B]`, actions `[S * B, T]` →
+        `[S * B, T']`
 
     Example:
         >>> x = np.array([0.0, 1.0, 2.0, -1.0, -2.0])  # customers left and right of the depot
@@ -107,10 +110,12 @@ def improve_routes(
     limit = np.asarray(capacity, dtype=np.float64) * (1 + capacity_tolerance)
     if actions.ndim != 2 or demand.ndim != 2 or not demand.size:
         raise ConfigError(
-            "expected actions of shape [B, T] and demand of shape [B, N], "
+            "expected actions of shape [S * B, T] and demand of shape [B, N], "
             f"got {list(actions.shape)} and {list(demand.shape)}"
         )
-    batch, size = len(actions), demand.shape[1]
+    batch, size = demand.shape
+    if len(actions) % batch:
+        raise ConfigError(f"expected solutions of all {batch} instances, got {len(actions)} rows")
     for name, array, shape in (
         ("distances", distances, (batch, size, size)),
         ("demand", demand, (batch, size)),
@@ -124,12 +129,13 @@ def improve_routes(
 
     routes = to_routes(actions)  # [B, L]
     check_visits(routes, size)
-    check_loads(routes, demand, limit)
+    instance = np.arange(len(actions)) % batch
+    check_loads(routes, demand[instance], limit[instance])
     run_in_chunks(
         lambda rows: _search_rows(
             distances, demand, limit, routes, rows.start, rows.stop, max_iterations
         ),
-        batch,
+        len(actions),
         threads,
     )
     lengths = size - 2 + _count_routes(routes)  # customers and the depots between them
@@ -213,8 +219,9 @@ def _search_rows(
     """Improves the solutions `start`..`stop` in place."""
     width = routes.shape[1]
     for row in range(start, stop):
+        instance = row % distances.shape[0]
         # Sums of float32 edges lose more than the smallest gain; one copy is cheap.
-        d = distances[row].astype(np.float64)
+        d = distances[instance].astype(np.float64)
         d[0, 0] = 0.0  # an empty route costs nothing
         plan = Plan(
             routes[row].copy(),
@@ -223,15 +230,15 @@ def _search_rows(
             np.zeros(width),
             np.zeros(width),
         )
-        length = _index(d, demand[row], plan)
+        length = _index(d, demand[instance], plan)
         cost = _cost(d, plan.visits)
         used, p = 0, 0
         quiet = 0  # gaps scanned in a row without a move
         while used < budget and quiet < length:
-            gain, move = _best_move(d, limit[row], plan, length, p)
+            gain, move = _best_move(d, limit[instance], plan, length, p)
             if gain > 0.0:
                 _apply(plan.visits, move)
-                length = _index(d, demand[row], plan)
+                length = _index(d, demand[instance], plan)
                 used, quiet = used + 1, 0
             else:
                 p, quiet = p + 1, quiet + 1

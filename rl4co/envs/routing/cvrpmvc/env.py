@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 
 from rl4co.core.graphs import CandidateGraph
-from rl4co.core.ops import batchify
 from rl4co.core.registry import ENVS
 from rl4co.envs.base import State
 from rl4co.envs.routing._parts import sum_along_routes
@@ -120,8 +119,6 @@ class CVRPMVCEnv(CVRPEnv):
 
     def _local_search(self, state: State, actions: Tensor, **options: Any) -> Tensor:
         improved = super()._local_search(state, actions, **options)
-        if actions.dim() == 2 and len(actions) != len(state["demand"]):  # several per instance
-            state = {key: batchify(x, len(actions) // len(x)) for key, x in state.items()}
         # It never needs more vehicles, but where they do not suffice it may return one early.
         early = self._violations(state, improved)[NO_EARLY_RETURN].unsqueeze(-1)  # [*B, 1]
         steps = max(improved.shape[-1], actions.shape[-1])

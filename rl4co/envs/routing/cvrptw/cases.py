@@ -158,7 +158,7 @@ CASES = (
         faults="time_windows and durations of every customer leave time",
     ),
     Case("no window for the depot", {**ONE, "time_windows": [[2.0, 2.5]]}, faults="of shape"),
-    Case("integer windows", {**ONE, "time_windows": [[0, 6], [2, 3]]}, faults="floating point dty"),
+    Case("integer windows", {**ONE, "time_windows": [[0, 6], [2, 3]]}, [1, 0], reward=-5.0),
     Case(
         "a matrix of times alone",
         {key: value for key, value in SLOW.items() if key != "cost_matrix"},

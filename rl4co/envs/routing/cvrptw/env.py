@@ -74,6 +74,7 @@ class CVRPTWEnv(CVRPEnv):
     generator_cls = CVRPTWGenerator  # type: ignore[assignment]  # its own signature
     instance_shapes = {**CVRPEnv.instance_shapes, "durations": "n+1", "time_windows": "n+1 2"}
     optional_shapes = {**CVRPEnv.optional_shapes, "duration_matrix": "n+1 n+1"}
+    integer_keys = (*CVRPEnv.integer_keys, "time_windows")
 
     def _init_state(self, instance: State) -> State:
         windows, durations = instance["time_windows"], instance["durations"]

@@ -146,6 +146,11 @@ CASES = (
          violates=FULL),
     # 0.6 fetched and 0.5 yet to deliver, although neither exceeds the capacity on its own.
     Case("mixed: backhaul too early", HEAVY, [3, 1, 2, 0], violates=FULL),
+    # Float32 does not tell these lengths from rounding errors unless the tolerance is small.
+    Case("just beyond the limit", one(locs=[[0.0, 0.0], [1.5000147, 0.0]], distance_limit=[3.0]),
+         faults=IN_REACH),
+    Case("route just beyond the limit", {**VRPL, "distance_limit": [13.9999]}, [1, 2, 3, 0],
+         violates=LONG),
     Case("beyond the tolerance", {**ONE_WAY, "demand_linehaul": [0.0, 0.5, 0.50003]}, [1, 2, 0],
          violates=FULL),
     Case("linehaul after backhaul", {**MIXED, "backhaul_class": [1.0]}, [3, 1, 2, 0],

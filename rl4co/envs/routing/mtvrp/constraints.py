@@ -15,16 +15,19 @@ from torch import Tensor
 
 from rl4co.envs.routing.mtvrp.legs import legs_from
 
-#: Relative slack on capacities, time windows and distance limits: float32 sums that meet a limit
-#: exactly come out slightly above it. The mask grants it once and the validity check twice: they
-#: add up in different orders, and what the mask allows must never be refused afterwards.
-TOLERANCE = 1e-5
+#: Relative slack on lengths and times: float32 sums along a route that meet a limit exactly come
+#: out a few 1e-7 above it. The mask grants it once and the validity check twice: they add up in
+#: different orders, and what the mask allows must never be rejected afterwards.
+TOLERANCE = 1e-6
+#: The same for loads. Demands are often equal fractions of the capacity, and their rounding errors
+#: add up instead of cancelling out.
+LOAD_TOLERANCE = 1e-5
 
 
 def spare_capacity(state: Mapping[str, Tensor]) -> Tensor:
     """Negative for goods that do not fit, and for linehauls behind backhauls in class 1."""
     fetched = state["used_capacity_backhaul"]
-    capacity = state["vehicle_capacity"] * (1.0 + TOLERANCE)  # [*B, 1]
+    capacity = state["vehicle_capacity"] * (1.0 + LOAD_TOLERANCE)  # [*B, 1]
     takes_linehauls = (fetched == 0) | (state["backhaul_class"] != 1)
     room = (capacity - state["used_capacity_linehaul"]) * takes_linehauls
     return torch.minimum(

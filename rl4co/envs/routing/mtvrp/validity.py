@@ -13,7 +13,12 @@ import torch
 from torch import Tensor
 
 from rl4co.envs.routing._parts import count_visits, sum_along_routes
-from rl4co.envs.routing.mtvrp.constraints import TOLERANCE, spare_distance, spare_time
+from rl4co.envs.routing.mtvrp.constraints import (
+    LOAD_TOLERANCE,
+    TOLERANCE,
+    spare_distance,
+    spare_time,
+)
 from rl4co.envs.routing.mtvrp.legs import legs_along
 
 MATRICES = ("cost_matrix", "duration_matrix")
@@ -39,7 +44,7 @@ def _overloaded(state: Mapping[str, Tensor], actions: Tensor) -> Tensor:
     fetched = sum_along_routes(backhaul, actions)  # up to and including this stop
     pending = sum_along_routes(linehaul.flip(-1), actions.flip(-1)).flip(-1)  # from this stop on
     load = fetched + pending - torch.minimum(linehaul, backhaul)  # before or after the stop
-    capacity = state["vehicle_capacity"].double() * (1.0 + 2.0 * TOLERANCE)
+    capacity = state["vehicle_capacity"].double() * (1.0 + 2.0 * LOAD_TOLERANCE)
     return (load > capacity).any(-1)
 
 
@@ -108,7 +113,7 @@ def find_faults(instance: Mapping[str, Tensor], state: Mapping[str, Tensor]) -> 
             (capacity <= 0) | (instance["capacity_original"] <= 0)
         ).any(-1),
         "demands fit the vehicle_capacity (give both in the same units)": (
-            torch.maximum(linehaul, backhaul) > capacity * (1.0 + TOLERANCE)
+            torch.maximum(linehaul, backhaul) > capacity * (1.0 + LOAD_TOLERANCE)
         ).any(-1),
         "backhaul_class is 1 (linehauls first) or 2 (mixed)": ((kind != 1) & (kind != 2)).any(-1),
         "speed is positive": (instance["speed"] <= 0).any(-1),

@@ -55,7 +55,7 @@ class SHPPEnv(TSPEnv):
 
     def _init_state(self, instance: State) -> State:
         state = super()._init_state(instance)
-        available = state["action_mask"]  # [*B, N]
+        available = state["available"]  # [*B, N]
         num_nodes = available.shape[-1]
         step = torch.arange(num_nodes, device=available.device)
         # The start at step 0, the end at the last one, the others from step 1 on.
@@ -63,15 +63,8 @@ class SHPPEnv(TSPEnv):
         return {
             **state,
             "last_node": torch.full_like(state["first_node"], num_nodes - 1),
-            "available": available,
             "earliest_step": earliest.expand(available.shape),  # [*B, N]
         }
-
-    def _transition(self, state: State, action: Tensor) -> State:
-        # What the TSP calls its mask is the set of unvisited nodes.
-        changes = super()._transition({**state, "action_mask": state["available"]}, action)
-        changes["available"] = changes.pop("action_mask")
-        return changes
 
     def _action_mask(self, state: State) -> Tensor:
         return state["available"] & (state["earliest_step"] <= state["i"])

@@ -11,7 +11,7 @@ from torch import Tensor
 from rl4co.core.graphs import CandidateGraph
 from rl4co.core.registry import ENVS
 from rl4co.envs.base import RL4COEnvBase, State
-from rl4co.envs.routing._parts import tour_length
+from rl4co.envs.routing._parts import distinct_instances, tour_length
 from rl4co.envs.routing.tsp.generator import TSPGenerator
 
 
@@ -28,8 +28,9 @@ class TSPEnv(RL4COEnvBase):
         | `locs` | float32 | `[*B, N, 2]` | coordinates |
         | `first_node` | int64 | `[*B]` | first node of the tour (0 before the first step) |
         | `current_node` | int64 | `[*B]` | last node visited (0 before the first step) |
+        | `available` | bool | `[*B, N]` | nodes not visited yet; at the end, the last one |
         | `i` | int64 | `[*B, 1]` | number of nodes visited |
-        | `action_mask` | bool | `[*B, N]` | nodes not visited yet; at the end, the last one |
+        | `action_mask` | bool | `[*B, N]` | the available nodes |
 
     Constraints:
         Every node is visited exactly once.
@@ -55,24 +56,24 @@ class TSPEnv(RL4COEnvBase):
             "first_node": start,
             "current_node": start,
             "i": start.unsqueeze(-1),
-            "action_mask": torch.ones(nodes.shape[:-1], dtype=torch.bool, device=nodes.device),
+            "available": torch.ones(nodes.shape[:-1], dtype=torch.bool, device=nodes.device),
         }
 
     def _transition(self, state: State, action: Tensor) -> State:
-        i, mask = state["i"], state["action_mask"]
-        visited = i + 1
-        done = visited >= mask.shape[-1]
+        i, available = state["i"], state["available"]
+        num_visited = i + 1
+        done = num_visited >= available.shape[-1]
         return {
             "first_node": torch.where(i.squeeze(-1) == 0, action, state["first_node"]),
             "current_node": action,
-            "i": visited,
+            "i": num_visited,
             # A finished tour may stay at its last node, which changes nothing.
-            "action_mask": mask.scatter(-1, action.unsqueeze(-1), done),
+            "available": available.scatter(-1, action.unsqueeze(-1), done),
             "done": done,
         }
 
     def _action_mask(self, state: State) -> Tensor:
-        return state["action_mask"]
+        return state["available"]
 
     def _objective(self, state: State, actions: Tensor) -> Tensor:
         return -tour_length(state, actions)
@@ -102,11 +103,8 @@ class TSPEnv(RL4COEnvBase):
         from rl4co.envs.routing.tsp.local_search import search_tours
 
         rows = actions.reshape(-1, actions.shape[-1]).cpu().numpy()
-        arrays = {
-            key: state[key].reshape(-1, *state[key].shape[-2:]).cpu().numpy()
-            for key in ("locs", "cost_matrix")
-            if key in state
-        }
+        axes = {"locs": 2, "cost_matrix": 2}
+        arrays = distinct_instances(state, axes, options.get("heatmap"))
         improved = search_tours(arrays.get("locs"), arrays.get("cost_matrix"), rows, **options)
         return torch.from_numpy(improved).view(*actions.shape[:-1], -1).to(actions.device)
 

@@ -16,7 +16,7 @@ from tensordict import TensorDictBase
 from torch import Tensor
 
 from rl4co.core.errors import ConfigError, UnknownNameError
-from rl4co.core.ops import flatten_starts, unbatchify
+from rl4co.core.ops import batchify, flatten_starts, unbatchify
 from rl4co.decoding.ant_colony import AntColony, ColonyConfig, ColonyResult
 from rl4co.decoding.strategies import DecodeType
 from rl4co.envs.base import RL4COEnvBase
@@ -177,7 +177,8 @@ class DeepACOPolicy(NARGNNPolicy):
         if rounds:
             heatmap = hidden.graph.dense(hidden.weights).cpu().numpy()
             options |= {"heatmap": heatmap, "rounds": rounds}
-        improved = env.local_search(td, flatten_starts(actions), **options)
+        rows = batchify(td, actions.shape[1])
+        improved = env.local_search(rows, flatten_starts(actions), **options)
         return unbatchify(improved, actions.shape[1])
 
 
