@@ -20,6 +20,7 @@ ADAPTERS = {
     "baseline": "rl4co.compat.baselines:adapt_baseline",
     "context_embedding": "rl4co.compat.embeddings:adapt_context",
     "dynamic_embedding": "rl4co.compat.embeddings:adapt_dynamic",
+    "environment": "rl4co.compat.environments:adapt",
     "hint: decoding setting": "rl4co.compat.settings:DECODING_SETTINGS",
 }
 

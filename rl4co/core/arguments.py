@@ -1,15 +1,17 @@
-"""Objects that remember the arguments they were built with, and plain descriptions of them.
+"""Objects that record the arguments they were built with, and plain descriptions of them.
 
 Environments, generators, policies and algorithms derive from :class:`RecordsArguments`. A file that
 describes one of them (a checkpoint, a `config.json`) then holds names, numbers and strings only:
 reading it runs no code, and rebuilding the object is an ordinary call of its constructor. An
-argument that such an object does not know is refused with the nearest name.
+argument that a constructor does not know raises an error with the nearest name.
 """
 
 from __future__ import annotations
 
+import ast
 import functools
 import inspect
+import textwrap
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from numbers import Integral, Real
@@ -19,95 +21,151 @@ from typing import Any
 from rl4co.core.errors import UnknownArgumentError
 
 
-class NamesArguments:
-    """Refuses unknown keyword arguments of its constructor with the known ones and the nearest.
+class ChecksArguments:
+    """Rejects unknown keyword arguments of its constructor, see :func:`check_constructor`."""
 
-    A constructor that passes `**kwargs` on leaves the refusal to whom it passes them to, and adds
-    its own arguments to the known ones.
-    """
-
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)
-        if "__init__" in vars(cls):
-            setattr(cls, "__init__", _naming_arguments(cls.__init__))  # noqa: B010
-
-    @classmethod
-    def hint_for_argument(cls, name: str, value: Any) -> str:
-        """What to write instead of an unknown argument, beyond the nearest name; "" by default."""
-        return ""
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        """Creates the object if its constructor knows the arguments."""
+        check_constructor(cls, kwargs)
+        return _create(super().__new__, cls, args, kwargs)
 
 
-def refuse_unknown_arguments(function: Callable[..., Any], name: str, given: Iterable[str]) -> None:
-    """Raises :class:`UnknownArgumentError` for a keyword argument that a function does not take.
+class RecordsArguments:
+    """Records the arguments of its constructor under `_init_arguments`, by name.
 
-    Args:
-        function: What is about to be called; one with `**kwargs` takes any.
-        name: What to call it in the message.
-        given: Names of the keyword arguments.
-    """
-    try:
-        parameters = inspect.signature(function).parameters.values()
-    except ValueError:  # some functions written in C have no signature
-        return
-    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
-        return
-    names = {parameter.name for parameter in parameters}
-    for argument in given:
-        if argument not in names:
-            raise UnknownArgumentError(f"argument of {name}", argument, _keywords(function))
-
-
-def _keywords(function: Callable[..., Any]) -> set[str]:
-    """Public names among the keyword arguments of a function."""
-    kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-    parameters = inspect.signature(function).parameters.items()
-    names = {name for name, parameter in parameters if parameter.kind in kinds}
-    return {name for name in names if name != "self" and not name.startswith("_")}
-
-
-def _naming_arguments(init: Callable[..., None]) -> Callable[..., None]:
-    """A constructor that refuses unknown keyword arguments as :class:`NamesArguments` says."""
-
-    @functools.wraps(init)
-    def wrapper(self: Any, *args: Any, **kwargs: Any) -> None:
-        try:
-            refuse_unknown_arguments(init, type(self).__name__, kwargs)
-            init(self, *args, **kwargs)
-        except UnknownArgumentError as error:
-            name = str(error.name)
-            if name not in kwargs:  # an argument of a part
-                raise
-            known = {*error.known, *_keywords(init)}
-            owner = f"argument of {type(self).__name__}"
-            hint = self.hint_for_argument(name, kwargs[name])
-            raise UnknownArgumentError(owner, name, known, hint) from None
-
-    return wrapper
-
-
-class RecordsArguments(NamesArguments):
-    """Remembers the arguments of its constructor under `_init_arguments`, by name.
-
-    It is done before the constructor runs, so subclasses need not call anything. Copies (`copy`,
-    `pickle`) restore the record with the rest.
+    Unknown ones are rejected, see :func:`check_constructor`. Both happen before the constructor
+    runs, so subclasses need not call anything. Copies (`copy`, `pickle`) restore the record with
+    the other attributes.
     """
 
     _init_arguments: dict[str, Any]
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
         """Creates the object with its record."""
-        create: Any = super().__new__
-        self = create(cls) if create is object.__new__ else create(cls, *args, **kwargs)
+        check_constructor(cls, kwargs)
+        self = _create(super().__new__, cls, args, kwargs)
         object.__setattr__(self, "_init_arguments", bind_arguments(cls, args, kwargs))
         return self
+
+
+def _create(new: Any, cls: type, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    return new(cls) if new is object.__new__ else new(cls, *args, **kwargs)
+
+
+def check_constructor(cls: type, names: Mapping[str, Any]) -> None:
+    """Raises :class:`UnknownArgumentError` for a keyword argument that no constructor accepts.
+
+    A constructor that passes its `**kwargs` to `super().__init__` accepts what the next class
+    accepts. What becomes of `**kwargs` otherwise is unknown, so any name may be right. A class can
+    add to the message by a class method `hint_for_argument(name, value)`.
+
+    Args:
+        cls: Class of the object that is built.
+        names: Keyword arguments of the call.
+    """
+    unknown, known = dict(names), set[str]()
+    for owner in cls.__mro__ if unknown else ():
+        init: Any = vars(owner).get("__init__")
+        if init is None or init is object.__init__:
+            continue
+        parameters = inspect.signature(init).parameters
+        accepted = _keywords(init)
+        known |= {name for name in accepted if not name.startswith("_")}
+        unknown = {name: value for name, value in unknown.items() if name not in accepted}
+        if not unknown:
+            return
+        rest = next((n for n, p in parameters.items() if p.kind is p.VAR_KEYWORD), None)
+        if rest is None:
+            name, value = next(iter(unknown.items()))
+            hint = getattr(cls, "hint_for_argument", lambda name, value: "")(name, value)
+            raise UnknownArgumentError(f"argument of {cls.__name__}", name, known, hint)
+        removed = _removed_before_super(init, rest)
+        if removed is None:
+            return
+        unknown = {name: value for name, value in unknown.items() if name not in removed}
+
+
+@functools.cache
+def _removed_before_super(init: Callable[..., Any], rest: str) -> frozenset[str] | None:
+    """Names that a constructor reads from its `**kwargs` before `super().__init__(**kwargs)`.
+
+    None if it uses them in another way, does not pass them on, or has no source.
+
+    Args:
+        init: The constructor.
+        rest: Name of its `**kwargs`.
+    """
+    try:
+        tree = ast.parse(textwrap.dedent(inspect.getsource(init)))
+    except (OSError, TypeError, SyntaxError):
+        return None
+    uses = sum(isinstance(node, ast.Name) and node.id == rest for node in ast.walk(tree))
+    passed_on, read = 0, set[str]()
+    for node in ast.walk(tree):
+        match node:
+            case ast.Call(
+                func=ast.Attribute(value=ast.Call(func=ast.Name("super")), attr="__init__")
+            ):
+                merged = [keyword.value for keyword in node.keywords if keyword.arg is None]
+                passed_on += sum(_merges(value, rest) for value in merged)
+            case ast.Call(
+                func=ast.Attribute(value=ast.Name(name), attr="pop" | "get" | "setdefault"),
+                args=[ast.Constant(str(key)), *_],
+            ) if name == rest:
+                uses -= 1
+                read.add(key)
+            case ast.Call(func=ast.Attribute(value=ast.Name(name), attr="keys")) if name == rest:
+                uses -= 1
+    return frozenset(read) if passed_on and uses == passed_on else None
+
+
+def _merges(value: ast.expr, rest: str) -> bool:
+    """Whether `**value` passes on all of `rest`: `**rest` or `**{..., **rest, ...}`."""
+    values = [value]
+    if isinstance(value, ast.Dict):
+        values = [item for key, item in zip(value.keys, value.values, strict=True) if key is None]
+    return any(isinstance(each, ast.Name) and each.id == rest for each in values)
+
+
+def constructor_keywords(cls: type) -> set[str]:
+    """Names of the keyword arguments of the constructors of a class and its bases."""
+    inits = (vars(owner).get("__init__") for owner in cls.__mro__)
+    return {name for init in inits if inspect.isfunction(init) for name in _keywords(init)}
+
+
+def reject_unknown_arguments(function: Callable[..., Any], name: str, names: Iterable[str]) -> None:
+    """Raises :class:`UnknownArgumentError` for a keyword argument that a function does not accept.
+
+    Args:
+        function: What is about to be called; one with `**kwargs` accepts any.
+        name: What to call it in the message.
+        names: Names of the keyword arguments.
+    """
+    try:
+        parameters = inspect.signature(function).parameters
+    except ValueError:  # some functions written in C have no signature
+        return
+    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
+        return
+    for argument in names:
+        if argument not in parameters:
+            known = {each for each in parameters if not each.startswith("_")}
+            raise UnknownArgumentError(f"argument of {name}", argument, known)
+
+
+def _keywords(function: Callable[..., Any]) -> set[str]:
+    """Names of the keyword arguments of a function."""
+    kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    parameters = inspect.signature(function).parameters.items()
+    return {name for name, parameter in parameters if parameter.kind in kinds and name != "self"}
 
 
 def bind_arguments(cls: type, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
     """The arguments of a constructor call by name.
 
-    What a constructor takes as `*args` goes to that of the next class, as in
-    `super().__init__(*args, **kwargs)`. A call that does not fit gives no names: the constructor
-    itself will refuse it, in its own words.
+    `*args` of a constructor belong to that of the next class, as in
+    `super().__init__(*args, **kwargs)`. A call that does not fit has no names: the constructor
+    itself raises its error.
     """
     named: dict[str, Any] = {}
     for owner in cls.__mro__:

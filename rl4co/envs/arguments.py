@@ -49,7 +49,7 @@ def check_action(problem: str, mask: Tensor, action: Tensor | None) -> None:
     )
 
 
-def refuse_masked(problem: str, state: State, action: Tensor) -> None:
+def reject_masked(problem: str, state: State, action: Tensor) -> None:
     """Raises if an unfinished instance takes an action `[*B]` that its mask forbids."""
     check_action(problem, state["action_mask"], action)
     mask, index = state["action_mask"], action.unsqueeze(-1)  # [*B, N], [*B, 1]
@@ -75,7 +75,7 @@ def check_actions(problem: str, mask: Tensor, actions: Tensor) -> None:
         )
 
 
-def refuse_violations(violations: Mapping[str, Tensor]) -> None:
+def reject_violations(violations: Mapping[str, Tensor]) -> None:
     """Raises :class:`InvalidSolutionError` for the first constraint that solutions violate.
 
     Args:

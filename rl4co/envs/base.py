@@ -1,7 +1,7 @@
 """`RL4COEnvBase`: what every environment has in common.
 
 A problem is a subclass with a handful of *pure hooks* on a mapping of tensors, declared in
-:mod:`rl4co.envs.hooks`. TorchRL's view of an environment is in :mod:`rl4co.envs.torchrl_mode`.
+:mod:`rl4co.envs.hooks`. What TorchRL needs besides is in :mod:`rl4co.envs.torchrl_mode`.
 """
 
 from __future__ import annotations
@@ -18,24 +18,27 @@ import torch
 
 from tensordict import TensorDict, TensorDictBase
 from torch import Tensor
+from torchrl.envs import EnvBase
 
+from rl4co.core.adapters import adapt
 from rl4co.core.arguments import RecordsArguments
 from rl4co.core.errors import ConfigError, UnknownNameError, UnsupportedError
 from rl4co.core.ops import batchify, flatten_starts
 from rl4co.core.registry import FORMULATIONS, SOLVERS
+from rl4co.core.rng import derive_generator
 from rl4co.data.dataset import TensorDictDataset
 from rl4co.data.io import named_files, resolve_data
 from rl4co.envs.arguments import (
     check_action,
     check_actions,
     check_is_tensordict,
-    refuse_masked,
-    refuse_violations,
+    reject_masked,
+    reject_violations,
 )
 from rl4co.envs.generator import Generator
-from rl4co.envs.hooks import State
-from rl4co.envs.published_hooks import hook_behind, with_done_axis
-from rl4co.envs.published_style import PublishedNames, adapt
+from rl4co.envs.hooks import ProblemHooks, State
+from rl4co.envs.instances import InstanceSchema
+from rl4co.envs.torchrl_mode import make_specs, write_action
 
 __all__ = ["PHASE_SEEDS", "RL4COEnvBase", "State"]
 
@@ -46,7 +49,7 @@ PHASE_SEEDS: Mapping[str, int] = {"val": 4321, "test": 1234}
 _PHASES = ("train", "val", "test")
 
 
-class RL4COEnvBase(RecordsArguments, PublishedNames):
+class RL4COEnvBase(RecordsArguments, ProblemHooks, EnvBase):
     """Base class of all environments.
 
     Args:
@@ -71,12 +74,19 @@ class RL4COEnvBase(RecordsArguments, PublishedNames):
     """
 
     batch_locked = False
-    #: Said by base classes: whether a subclass may override the published methods.
-    adapts_published_style: ClassVar[bool] = True
+    #: Whether solutions are scored by the state in which they end, rather than by any state.
+    scores_final_states: ClassVar[bool] = False
+    #: Whether `reset` and `step` are made of the hooks `_init_state` and `_transition`; if a class
+    #: replaces them as a whole, its specs and step bounds are approximate.
+    steps_by_hooks: ClassVar[bool] = True
+    #: Keys, shapes and kinds of numbers of its instances.
+    schema: InstanceSchema
+    #: The environment's own random stream; None draws from torch's global one.
+    rng: torch.Generator | None
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        adapt(cls)
+        adapt("environment", cls)
 
     def __init__(
         self,
@@ -134,14 +144,23 @@ class RL4COEnvBase(RecordsArguments, PublishedNames):
         """
         if kwargs and not self._torchrl_mode:
             raise UnknownNameError("argument of reset", next(iter(kwargs)), ("td", "batch_size"))
-        if td is not None:
-            check_is_tensordict(td)
-            td = self.schema.normalized(td)
-        if td is None and (batch_size is not None or not self.follows_torchrl):
+        if not self._torchrl_mode:
+            return self._reset_by_hooks(td, batch_size)
+        if td is None and batch_size is not None:
+            td = self.generate(batch_size)
+        if td is None:
+            return super().reset(**kwargs)
+        check_is_tensordict(td)
+        # A copy, because TorchRL writes the new state into its argument.
+        return super().reset(self.schema.normalized(td).copy(), **kwargs)
+
+    def _reset_by_hooks(
+        self, td: TensorDictBase | None, batch_size: int | Sequence[int] | None
+    ) -> TensorDict:
+        if td is None:
             td = self.generate(self.batch_size if batch_size is None else batch_size)
-        if td is None or self.follows_torchrl:
-            # TorchRL writes the new state into the TensorDict it is given.
-            return super().reset(None if td is None else td.copy(), **kwargs)
+        check_is_tensordict(td)
+        td = self.schema.normalized(td)
         if self.check_instance:
             self.check_instances(td)
         return TensorDict(self.initial_state(td), batch_size=td.batch_size, device=self.device)
@@ -163,16 +182,16 @@ class RL4COEnvBase(RecordsArguments, PublishedNames):
         Outside TorchRL mode the result holds nothing but the new state: no copy of the previous
         one is kept.
         """
-        if self.follows_torchrl:
-            return super().step(td)
+        return super().step(td) if self._torchrl_mode else {"next": self._step_by_hooks(td)}
+
+    def _step_by_hooks(self, td: TensorDictBase) -> TensorDict:
         check_action(self.name, td["action_mask"], td.get("action", None))
         state = dict(td.items())
         if self._looks_at(state["action"]):
-            refuse_masked(self.name, state, state["action"])
+            reject_masked(self.name, state, state["action"])
         new_state = self.advance(state, state["action"])
         new_state["terminated"] = new_state["done"]
-        next_td = TensorDict(new_state, batch_size=td.batch_size, device=self.device)
-        return td.copy().set("next", next_td) if self._torchrl_mode else {"next": next_td}
+        return TensorDict(new_state, batch_size=td.batch_size, device=self.device)
 
     def _looks_at(self, action: Tensor) -> bool:
         """Whether `step` checks an action by itself, see `check_action`."""
@@ -181,7 +200,7 @@ class RL4COEnvBase(RecordsArguments, PublishedNames):
     def advance(self, state: State, action: Tensor) -> State:
         """One step on a plain mapping: the new state with its mask. What the decode loop calls."""
         if self.check_action:
-            refuse_masked(self.name, state, action)
+            reject_masked(self.name, state, action)
         changes = self._transition(state, action)
         reward = self._step_reward(state, action, changes)
         if reward is not None:
@@ -204,8 +223,7 @@ class RL4COEnvBase(RecordsArguments, PublishedNames):
 
     def get_action_mask(self, td: Mapping[str, Tensor] | TensorDictBase) -> Tensor:
         """Allowed actions of a state: `[*B, N]`, True = allowed."""
-        state = with_done_axis(td) if isinstance(td, TensorDictBase) else dict(td)
-        return hook_behind(self, "_action_mask")(state)
+        return self._action_mask(dict(td.items()))
 
     def get_reward(
         self,
@@ -240,7 +258,7 @@ class RL4COEnvBase(RecordsArguments, PublishedNames):
             # Hooks gather by action, so they only see actions that exist.
             **self._violations(state, actions.clamp(0, num_actions - 1)),
         }
-        refuse_violations(violations)
+        reject_violations(violations)
 
     def check_augmentation(self, augment_fn: object) -> None:
         """Raises :class:`UnsupportedError` if an augmentation is known to change costs here.
@@ -336,7 +354,7 @@ class RL4COEnvBase(RecordsArguments, PublishedNames):
         numbers, so no start of any of them is missed; it may change from batch to batch. Where it
         depends on values of the instances, it takes one look at the device.
         """
-        return hook_behind(self, "_count_starts")(dict(td.items()))
+        return self._count_starts(dict(td.items()))
 
     def select_start_nodes(self, td: TensorDictBase, num_starts: int) -> Tensor:
         """First actions of :meth:`start_actions` in the published row order, starts outermost.
@@ -347,7 +365,7 @@ class RL4COEnvBase(RecordsArguments, PublishedNames):
         """
         state = dict(td.items())
         self._check_num_starts(state, num_starts)
-        starts = hook_behind(self, "_start_actions")(state, num_starts)  # [*B, S]
+        starts = self._start_actions(state, num_starts)  # [*B, S]
         return flatten_starts(starts, td.batch_dims)
 
     def start_actions(self, state: State, num_starts: int) -> Tensor:
@@ -456,6 +474,69 @@ class RL4COEnvBase(RecordsArguments, PublishedNames):
             actions = actions.detach().cpu()
             actions = actions.flatten(0, -2)[index] if actions.dim() > 1 else actions  # [T]
         return self._render(state, actions, **options)
+
+    # ---------------------------------------------------------------- TorchRL
+
+    def _reset(self, tensordict: TensorDictBase | None = None, **_: Any) -> TensorDict:
+        """TorchRL's reset: a TensorDict with instance keys only is an instance to start from."""
+        if tensordict is None:
+            return self._torchrl_state(self.generate(self.batch_size))
+        keys = set(tensordict.keys())
+        if "i" not in keys and self.schema.required_keys(keys) <= keys:
+            if self.check_instance:
+                self.check_instances(tensordict)
+            return self._torchrl_state(tensordict)
+        return self._torchrl_state(self.generate(tensordict.batch_size))
+
+    def _torchrl_state(self, td: TensorDictBase) -> TensorDict:
+        """The initial state with room for the solution, and without a reward."""
+        state = self.initial_state(td)
+        steps = self.step_bounds(state)[1]
+        del state["reward"]
+        state["solution"] = torch.zeros(
+            *td.batch_size, steps, dtype=torch.int64, device=self.device
+        )
+        return TensorDict(state, batch_size=td.batch_size, device=self.device)
+
+    def _spec_instance(self) -> TensorDict:
+        """An instance that specs are made from."""
+        return self.generator([], rng=derive_generator("specs"))
+
+    def _spec_state(self, instance: TensorDictBase) -> TensorDict:
+        """A state that specs are made from; it must not touch any random stream in use."""
+        return self._torchrl_state(instance)
+
+    def _step(self, tensordict: TensorDictBase) -> TensorDict:
+        """TorchRL's step: records the action, and rewards a solution when it is finished."""
+        state = dict(tensordict.exclude("next").items())
+        new_state = self.advance(state, state["action"])
+        new_state["terminated"] = new_state["done"]
+        new_state.pop("action")
+        new_state["solution"] = write_action(state["solution"], state["i"], state["action"])
+        if "reward" not in new_state or not self.has_dense_reward:
+            final = self._objective(new_state, new_state["solution"]).unsqueeze(-1)  # [*B, 1]
+            finished_now = new_state["done"] & ~state["done"]
+            new_state["reward"] = torch.where(finished_now, final, torch.zeros_like(final))
+        return TensorDict(new_state, batch_size=tensordict.batch_size, device=self.device)
+
+    @property
+    def has_dense_reward(self) -> bool:
+        """Whether single steps are rewarded."""
+        return type(self)._step_reward is not ProblemHooks._step_reward
+
+    def _make_specs(self) -> None:
+        """Sets `schema` and TorchRL's specs from a generated state, so that they agree with it."""
+        instance = self._spec_instance()
+        self.schema = InstanceSchema.of(self, instance)
+        make_specs(self, self._spec_state(instance))
+
+    def _action_numbers(self, td: TensorDictBase) -> tuple[int, ...] | None:
+        """How many values each number of an action has; None: an action is an index of the mask."""
+        return None
+
+    def _set_seed(self, seed: int | None) -> None:
+        self.seed = seed
+        self.rng = None if seed is None else derive_generator(seed)
 
     # ---------------------------------------------------------------- internals
 

@@ -8,7 +8,7 @@ the global random state is left alone.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from numbers import Integral
 from typing import Any
 
@@ -18,10 +18,10 @@ from tensordict import TensorDict
 from torch import Tensor
 from torch.distributions import Distribution
 
-from rl4co.core.arguments import RecordsArguments
-from rl4co.core.errors import ConfigError
+from rl4co.core.arguments import RecordsArguments, constructor_keywords
+from rl4co.core.errors import ConfigError, UnknownArgumentError
 from rl4co.core.rng import forked_rng
-from rl4co.envs.distributions import SamplerSpec
+from rl4co.envs.distributions import SamplerSpec, build_samplers
 from rl4co.envs.sampler_adapters import accepts_rng
 from rl4co.envs.samplers import DistributionLike, Sampler
 
@@ -56,6 +56,25 @@ class Generator(RecordsArguments, ABC):
         # Generators written for the published package know lists and the global random state only.
         with forked_rng(rng):
             return self._generate(list(size))  # type: ignore[call-arg, arg-type]
+
+    def build_samplers(
+        self, options: Mapping[str, Any], **specs: SamplerSpec | None
+    ) -> dict[str, Sampler]:
+        """Samplers from the options in `**kwargs` of the constructor.
+
+        Args:
+            options: See :func:`~rl4co.envs.distributions.build_samplers`.
+            specs: See :func:`~rl4co.envs.distributions.build_samplers`.
+
+        Raises:
+            UnknownArgumentError: An option is neither one of a sampler nor one of the constructor.
+        """
+        try:
+            return build_samplers(options, **specs)
+        except UnknownArgumentError as error:
+            known = {*error.known, *constructor_keywords(type(self))}
+            owner = f"argument of {type(self).__name__}"
+            raise UnknownArgumentError(owner, str(error.name), known) from None
 
     @abstractmethod
     def _generate(self, batch_size: torch.Size, rng: torch.Generator | None) -> TensorDict:

@@ -26,7 +26,7 @@ from rl4co.core.errors import (
 )
 from rl4co.core.modes import evaluating
 from rl4co.core.rng import derive_generator, forked_rng
-from rl4co.envs.arguments import check_is_tensordict, refuse_violations
+from rl4co.envs.arguments import check_is_tensordict, reject_violations
 from rl4co.envs.base import RL4COEnvBase
 from rl4co.envs.first_solutions import construct
 from rl4co.envs.hooks import State
@@ -75,7 +75,6 @@ class ImprovementEnvBase(RL4COEnvBase):
             that is allowed, from node 0), as `init_sol_type` of the generator says.
     """
 
-    adapts_published_style = False
     #: Class of the environment that constructs solutions of the same instances.
     constructive_cls: ClassVar[type[RL4COEnvBase]]
     #: What kind of moves it makes; policies are made for one kind.
@@ -314,7 +313,7 @@ class ImprovementEnvBase(RL4COEnvBase):
                 f"{successors.dtype} of shape {list(successors.shape)}; give the node behind every "
                 "node"
             )
-        refuse_violations(self._violations(state, successors))
+        reject_violations(self._violations(state, successors))
 
     def _violations(self, state: State, actions: Tensor) -> dict[str, Tensor]:
         order, closed = order_from_successors(actions.long())
@@ -446,9 +445,7 @@ class ImprovementEnvBase(RL4COEnvBase):
             return super().rand_action(tensordict)
         return tensordict.set("action", self.random_action(dict(tensordict.items()), self.rng))
 
-    def _reset(  # type: ignore[override]
-        self, tensordict: TensorDictBase | None = None, **_: Any
-    ) -> TensorDict:
+    def _reset(self, tensordict: TensorDictBase | None = None, **_: Any) -> TensorDict:
         if tensordict is not None and "rec_current" in tensordict.keys():
             tensordict = tensordict.empty()  # a finished episode of TorchRL: fresh instances
         return super()._reset(tensordict)

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from rl4co.core.errors import ConfigError, FileFormatError, InvalidInstanceError, format_indices
 from rl4co.data.io import load_npz_to_tensordict
+from rl4co.envs.hooks import ProblemHooks
 
 #: Largest number of an instance: squares of it, and sums of many of them, are finite in float32.
 LARGEST = 1e15
@@ -50,6 +51,19 @@ class InstanceSchema:
     unlimited: Collection[str]
     kinds: Mapping[str, str]
     integer_keys: Collection[str] = ()
+
+    @classmethod
+    def of(cls, problem: ProblemHooks, instance: TensorDictBase) -> InstanceSchema:
+        """The schema that a problem declares, with the kinds of numbers of a generated instance."""
+        return cls(
+            problem=problem.name,
+            required=problem.instance_shapes,
+            optional=problem.optional_shapes,
+            substitutes=problem.substitutes,
+            unlimited=problem.unlimited_keys,
+            kinds={key: number_kind(value) for key, value in instance.items()},
+            integer_keys=problem.integer_keys,
+        )
 
     def __post_init__(self) -> None:
         for table in (self.required, self.optional):

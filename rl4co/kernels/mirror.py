@@ -49,9 +49,9 @@ class Mirror:
         """Whether the rules of an environment are those of the loop.
 
         A warning says if somebody changed them; problems of another name have rules of their own.
-        A step in the published style takes the place of all of them.
+        A class that replaces `step` as a whole replaces all of them.
         """
-        if self.digest(env) == self.fingerprint and not env.steps_in_published_style:
+        if self.digest(env) == self.fingerprint and env.steps_by_hooks:
             return True
         if env.name == self.problem:
             _warn_once(type(env).__name__, self.problem)

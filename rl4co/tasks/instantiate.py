@@ -26,7 +26,7 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.errors import InstantiationException
 from omegaconf import DictConfig, OmegaConf
 
-from rl4co.core.arguments import refuse_unknown_arguments
+from rl4co.core.arguments import reject_unknown_arguments
 from rl4co.core.errors import ConfigError, MissingDependencyError, RL4COError
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def build(cfg: DictConfig, *args: Any, **kwargs: Any) -> Any:
     if "_target_" not in cfg:
         raise ConfigError(f"expected a configuration with _target_, got the keys {list(cfg)}")
     call = hydra.utils.instantiate(cfg, _partial_=True, _convert_="all")
-    refuse_unknown_arguments(call.func, cfg["_target_"], {**call.keywords, **kwargs})
+    reject_unknown_arguments(call.func, cfg["_target_"], {**call.keywords, **kwargs})
     return call(*args, **kwargs)
 
 

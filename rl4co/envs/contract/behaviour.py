@@ -100,9 +100,9 @@ def padding_is_free(probe: Probe, episode: Episode) -> Findings:
 
 
 def _end_together(probe: Probe) -> bool:
-    """Whether instances of a published environment, which has no bounds, all take as long."""
+    """Whether all instances take as long in an environment whose step bounds are approximate."""
     lengths = {length for episode in probe.episodes for length in episode.lengths}
-    return probe.env.steps_in_published_style and len(lengths) == 1
+    return not probe.env.steps_by_hooks and len(lengths) == 1
 
 
 @each_episode
@@ -123,7 +123,7 @@ def mask_agrees(probe: Probe, episode: Episode) -> Findings:
 def keys_keep_their_type(probe: Probe, episode: Episode) -> Findings:
     """Every key keeps its declared shape and dtype."""
     batch = episode.instances.batch_size
-    if probe.env.steps_in_published_style:  # whose specs are rough, and not made from states
+    if not probe.env.steps_by_hooks:  # its specs are approximate
         declared = {
             key: (tuple(value.shape), value.dtype) for key, value in episode.initial.items()
         }
@@ -325,7 +325,7 @@ def starts_in_any_batch(probe: Probe) -> Findings:
 
 def torchrl_agrees(probe: Probe) -> Findings:
     """TorchRL can use the environment, and sums up the same reward."""
-    if probe.env.steps_in_published_style:  # says so itself when it is asked to
+    if not probe.env.steps_by_hooks:  # its specs are approximate
         return
     env = configured(probe.env, _torchrl_mode=True)
     try:

@@ -217,9 +217,8 @@ def looks_at_values(env: RL4COEnvBase, calls: Mapping[str, tuple[Any, ...]]) -> 
 
 def hooks_do_not_look_at_values(probe: Probe) -> Findings:
     """No hook asks the device for a value."""
-    # A step of one's own, or methods in the published style, are not made of hooks alone.
-    published = getattr(probe.env, "published_overrides", None)
-    if published or type(probe.env).advance is not RL4COEnvBase.advance:
+    env = probe.env
+    if not env.steps_by_hooks or type(env).advance is not RL4COEnvBase.advance:
         return
     episode = probe.episodes[0]
     state = dict(episode.initial.items())
@@ -229,9 +228,9 @@ def hooks_do_not_look_at_values(probe: Probe) -> Findings:
     }
     if episode.actions.shape[-1]:
         calls["_transition"] = (state, episode.actions[..., 0])
-    if episode.complete:
+    if episode.complete and not env.scores_final_states:  # which needs to know whether it is one
         calls |= dict.fromkeys(("_objective", "_violations"), (state, episode.actions))
-    yield from looks_at_values(probe.env, calls)
+    yield from looks_at_values(env, calls)
 
 
 # ---------------------------------------------------------------- batches

@@ -85,7 +85,7 @@ def _refuse_missing_key(policy: Any, env: Any, error: KeyError) -> None:
 
 def _refuse_misfits(env: RL4COEnvBase, td: TensorDictBase, error: Exception) -> None:
     """Raises if keys of a state do not have as many nodes as its mask: it was written into."""
-    if env.steps_in_published_style or "action_mask" not in td.keys():
+    if not env.steps_by_hooks or "action_mask" not in td.keys():
         return
     specs = {key: tuple(spec.shape) for key, spec in env.observation_spec.items()}
     declared, num_nodes = specs["action_mask"][-1], td["action_mask"].shape[-1]

@@ -19,7 +19,7 @@ from tensordict import TensorDictBase
 from torch import Tensor, nn
 
 from rl4co.core.adapters import adapt
-from rl4co.core.arguments import NamesArguments
+from rl4co.core.arguments import ChecksArguments
 from rl4co.core.errors import ConfigError, UnknownNameError
 from rl4co.core.rng import derive_generator
 from rl4co.data.dataset import TensorDictDataset
@@ -30,7 +30,7 @@ from rl4co.models.rl.losses import critic_loss
 from rl4co.models.rl.processes import global_mean, num_processes
 
 
-class REINFORCEBaseline(NamesArguments, nn.Module):
+class REINFORCEBaseline(ChecksArguments, nn.Module):
     """Base class of all baselines; by itself the baseline that is zero."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:

@@ -13,13 +13,13 @@ import torch
 from tensordict import TensorDictBase
 from torch import Tensor, nn
 
-from rl4co.core.arguments import NamesArguments
+from rl4co.core.arguments import ChecksArguments
 from rl4co.core.errors import ConfigError, UnsupportedError
 from rl4co.models.policies.entry import match_precision
 from rl4co.models.rl.processes import global_mean
 
 
-class CriticNetwork(NamesArguments, nn.Module):
+class CriticNetwork(ChecksArguments, nn.Module):
     """Value $V(x) = \\mathrm{MLP}(\\mathrm{mean}_n\\, h_n)$ of an instance.
 
     Args:

@@ -19,9 +19,10 @@ from rl4co.core.arguments import (
     NotPlainError,
     RecordsArguments,
     plain,
-    refuse_unknown_arguments,
+    reject_unknown_arguments,
 )
 from rl4co.core.errors import UnknownArgumentError, UnknownNameError
+from rl4co.core.registry import ENVS, MODELS
 from rl4co.envs import CVRPEnv, TSPGenerator
 from rl4co.models import AttentionModel, AttentionModelPolicy
 
@@ -125,11 +126,42 @@ def test_a_constructor_may_take_arguments_that_its_signature_does_not_name():
     assert Whole({"size": 2}, anything=1).rest == {"anything": 1}
 
 
+class Keeps(Base):
+    """Uses its `**kwargs` in a way that its signature does not show."""
+
+    def __init__(self, a: int, **kwargs: int) -> None:
+        self.extras = {name: kwargs.pop(name) for name in list(kwargs) if name.startswith("x")}
+        super().__init__(a, **kwargs)
+
+
+def test_a_constructor_that_handles_kwargs_itself_is_trusted():
+    assert Keeps(1, xy=2).extras == {"xy": 2}
+    with pytest.raises(TypeError, match="zy"):
+        Keeps(1, zy=2)
+
+
+def test_constructors_are_not_wrapped():
+    """What runs is the function that the author wrote."""
+    assert vars(Base)["__init__"].__code__.co_name == "__init__"
+    assert not hasattr(TSPGenerator.__init__, "__wrapped__")
+    assert not hasattr(AttentionModel.__init__, "__wrapped__")
+
+
+@pytest.mark.parametrize("registry", [ENVS, MODELS], ids=["environments", "models"])
+def test_every_class_of_the_library_rejects_unknown_arguments(registry):
+    """Before any other argument is used."""
+    classes = [registry[name] for name in registry.names()]
+    generators = [cls.generator_cls for cls in classes if hasattr(cls, "generator_cls")]
+    for cls in (*classes, *generators):
+        with pytest.raises(UnknownArgumentError, match="unheard_of"):
+            cls(**({"env": None} if registry is MODELS else {}), unheard_of=1)
+
+
 def test_unknown_arguments_of_any_function():
-    refuse_unknown_arguments(dict, "dict", ["anything"])
-    refuse_unknown_arguments(Pops, "Pops", ["anything"])
+    reject_unknown_arguments(dict, "dict", ["anything"])
+    reject_unknown_arguments(Pops, "Pops", ["anything"])
     with pytest.raises(UnknownArgumentError, match="no argument of Linear 'biass'; did you"):
-        refuse_unknown_arguments(nn.Linear, "Linear", ["in_features", "biass"])
+        reject_unknown_arguments(nn.Linear, "Linear", ["in_features", "biass"])
 
 
 def test_environments_generators_policies_and_algorithms_record():

@@ -308,7 +308,7 @@ def test_step_refuses_what_the_mask_forbids(name: str):
             env.step(td.copy().set("action", action))
     trusting = get_env(name, check_action=False)
     check = "improvement.ImprovementEnvBase._refuse_forbidden"
-    with patch(f"rl4co.envs.{check if is_improvement(env) else 'base.refuse_masked'}") as look:
+    with patch(f"rl4co.envs.{check if is_improvement(env) else 'base.reject_masked'}") as look:
         trusting.step(td.copy().set("action", allowed_action(env, td)))
         env.advance(dict(td.items()), allowed_action(env, td))
     assert not look.called

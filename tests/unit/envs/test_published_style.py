@@ -272,8 +272,8 @@ def test_starts_and_seeds_are_asked_for():
 
 
 def test_hooks_can_be_called_by_their_published_names():
-    """What `super()` finds is there for direct calls, too."""
-    env = TSPEnv(generator_params={"num_loc": 4})
+    """The methods that `super()` finds can be called directly, too."""
+    env = Started(generator_params={"num_loc": 4})
     td = env._reset(env.generator(2), batch_size=[2])
     td = env._step(td.set("action", torch.tensor([1, 2])))
     assert td["current_node"].tolist() == [1, 2]

@@ -26,7 +26,7 @@ from tensordict import TensorDict
 from rl4co.core.errors import UnsupportedError
 from rl4co.core.registry import FORMULATIONS, SOLVERS
 from rl4co.envs import get_env
-from rl4co.envs.arguments import refuse_masked
+from rl4co.envs.arguments import reject_masked
 from rl4co.envs.routing.mtvrp.variants import VARIANTS
 from rl4co.envs.testing import enumerate_solutions
 from rl4co.solvers._integers import to_integers
@@ -223,7 +223,7 @@ def replay(env: Any, td: TensorDict, actions: torch.Tensor) -> None:
     """Steps through solutions; every action must be allowed, and all must be finished."""
     state = dict(td.items())
     for action in actions.unbind(-1):
-        refuse_masked(env.name, state, action)
+        reject_masked(env.name, state, action)
         state = env.advance(state, action)
     assert state["done"].all()
 

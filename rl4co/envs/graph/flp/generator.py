@@ -12,7 +12,7 @@ from tensordict import TensorDict
 from torch.distributions import Distribution
 
 from rl4co.core.gains import euclidean_costs
-from rl4co.envs.distributions import SamplerSpec, build_samplers
+from rl4co.envs.distributions import SamplerSpec
 from rl4co.envs.generator import Generator, check_count, check_interval, check_num_loc
 from rl4co.envs.graph._parts import default_choice
 from rl4co.envs.samplers import DistributionLike, Sampler
@@ -52,7 +52,7 @@ class FLPGenerator(Generator):
         self.min_loc, self.max_loc = min_loc, max_loc
         self.to_choose = check_count("to_choose", default_choice(to_choose, num_loc), most=num_loc)
         loc = SamplerSpec(loc_distribution, min_loc, max_loc, clip=True, sampler=loc_sampler)
-        self.loc_sampler = build_samplers(loc_kwargs, loc=loc)["loc"]
+        self.loc_sampler = self.build_samplers(loc_kwargs, loc=loc)["loc"]
 
     def _generate(self, batch_size: torch.Size, rng: torch.Generator | None) -> TensorDict:
         locs = self.loc_sampler.sample(torch.Size((*batch_size, self.num_loc, 2)), rng)

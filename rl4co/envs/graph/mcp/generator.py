@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.distributions import Distribution
 
 from rl4co.core.errors import ConfigError
-from rl4co.envs.distributions import SamplerSpec, build_samplers
+from rl4co.envs.distributions import SamplerSpec
 from rl4co.envs.generator import Generator, check_count
 from rl4co.envs.graph._parts import default_choice
 from rl4co.envs.point_patterns import device_of
@@ -67,7 +67,7 @@ class MCPGenerator(Generator):
         self.n_sets_to_choose = default_choice(n_sets_to_choose, num_sets)
         self.replacement = replacement
         self._check()
-        samplers = build_samplers(
+        samplers = self.build_samplers(
             kwargs,
             size=SamplerSpec(
                 size_distribution, min_size, max_size + 1, integer=True, sampler=size_sampler

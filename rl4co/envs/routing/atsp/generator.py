@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.distributions import Distribution
 
 from rl4co.core.errors import ConfigError
-from rl4co.envs.distributions import SamplerSpec, build_samplers
+from rl4co.envs.distributions import SamplerSpec
 from rl4co.envs.generator import Generator, check_interval, check_num_loc
 from rl4co.envs.samplers import DistributionLike, Sampler
 
@@ -58,7 +58,7 @@ class ATSPGenerator(Generator):
         self.min_dist, self.max_dist = min_dist, max_dist
         self.tmat_class = tmat_class
         dist = SamplerSpec(dist_distribution, clip=True, sampler=dist_sampler)
-        self.dist_sampler = build_samplers(dist_kwargs, dist=dist)["dist"]
+        self.dist_sampler = self.build_samplers(dist_kwargs, dist=dist)["dist"]
 
     def _generate(self, batch_size: torch.Size, rng: torch.Generator | None) -> TensorDict:
         size = torch.Size((*batch_size, self.num_loc, self.num_loc))

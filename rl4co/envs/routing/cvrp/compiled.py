@@ -73,7 +73,7 @@ ROLLOUT = RolloutKernel(
             "_step_reward",
         ),
         fresh={"i": 0, "used_capacity": 0, "visited": 0, "current_node": 0, "done": 0},
-        fingerprint="c754ca6d31c3a05e",
+        fingerprint="3e19432f5407301f",
         context="rl4co.models.embeddings.cvrp:CVRPContext",
     ),
 )  # fmt: skip

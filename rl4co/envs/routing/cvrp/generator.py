@@ -12,7 +12,7 @@ from tensordict import TensorDict
 from torch.distributions import Distribution
 
 from rl4co.core.errors import ConfigError
-from rl4co.envs.distributions import SamplerSpec, build_samplers
+from rl4co.envs.distributions import SamplerSpec
 from rl4co.envs.generator import (
     Generator,
     check_interval,
@@ -96,7 +96,7 @@ class CVRPGenerator(Generator):
         self.min_demand, self.max_demand = min_demand, max_demand
         self.vehicle_capacity = vehicle_capacity
         self.capacity = get_default_capacity(num_loc) if capacity is None else capacity
-        samplers = build_samplers(
+        samplers = self.build_samplers(
             sampler_kwargs,
             loc=SamplerSpec(loc_distribution, min_loc, max_loc, clip=True, sampler=loc_sampler),
             depot=depot_spec(depot_distribution, min_loc, max_loc, depot_sampler),

@@ -17,7 +17,7 @@ ANTS = Mirror(
     "cvrpmvc",
     methods=("advance", "_transition", "_action_mask", "_forbidden", "_may_return"),
     fresh={**cvrp_ants.ANTS.fresh, "vehicles_used": 1},
-    fingerprint="2872dd63e09b6f06",
+    fingerprint="839514c44bed1017",
 )
 
 

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.distributions import Distribution
 
 from rl4co.core.errors import ConfigError, UnknownNameError
-from rl4co.envs.distributions import SamplerSpec, build_samplers
+from rl4co.envs.distributions import SamplerSpec
 from rl4co.envs.generator import Generator, check_interval
 from rl4co.envs.routing.pdp.generator import check_even_num_loc
 from rl4co.envs.samplers import DistributionLike, Sampler
@@ -77,7 +77,7 @@ class MDCPDPGenerator(Generator):
         self.min_lateness_weight = min_lateness_weight
         self.max_lateness_weight = max_lateness_weight
         self._check_vehicles()
-        samplers = build_samplers(
+        samplers = self.build_samplers(
             sampler_kwargs,
             loc=SamplerSpec(loc_distribution, min_loc, max_loc, clip=True, sampler=loc_sampler),
             depot=SamplerSpec(

@@ -11,7 +11,7 @@ from tensordict import TensorDict
 from torch.distributions import Distribution
 
 from rl4co.core.errors import ConfigError
-from rl4co.envs.distributions import SamplerSpec, build_samplers
+from rl4co.envs.distributions import SamplerSpec
 from rl4co.envs.generator import Generator, check_interval, check_num_loc
 from rl4co.envs.samplers import DistributionLike, Sampler
 
@@ -64,7 +64,7 @@ class MTSPGenerator(Generator):
             )
         self.min_num_agents, self.max_num_agents = min_num_agents, max_num_agents
         loc = SamplerSpec(loc_distribution, min_loc, max_loc, clip=True, sampler=loc_sampler)
-        self.loc_sampler = build_samplers(loc_kwargs, loc=loc)["loc"]
+        self.loc_sampler = self.build_samplers(loc_kwargs, loc=loc)["loc"]
 
     def _generate(self, batch_size: torch.Size, rng: torch.Generator | None) -> TensorDict:
         locs = self.loc_sampler.sample(torch.Size((*batch_size, self.num_loc, 2)), rng)

@@ -16,7 +16,7 @@ from torch.distributions import Distribution
 from rl4co.core.errors import ConfigError, UnknownNameError
 from rl4co.core.ops import get_distance
 from rl4co.data.io import save_tensordict_to_npz
-from rl4co.envs.distributions import SamplerSpec, build_samplers
+from rl4co.envs.distributions import SamplerSpec
 from rl4co.envs.generator import Generator, check_interval, check_num_loc
 from rl4co.envs.routing._parts import pad_depot
 from rl4co.envs.routing.cvrp.generator import get_vehicle_capacity
@@ -134,7 +134,7 @@ class MTVRPGenerator(Generator):
         self._weights = variant_weights(self.variant_probs, not self.use_combinations)
 
         spec = SamplerSpec(loc_distribution, min_loc, max_loc, clip=True, sampler=loc_sampler)
-        self.loc_sampler = build_samplers(sampler_kwargs, loc=spec)["loc"]
+        self.loc_sampler = self.build_samplers(sampler_kwargs, loc=spec)["loc"]
 
     def _generate(self, batch_size: torch.Size, rng: torch.Generator | None) -> TensorDict:
         locs = self.generate_locations(batch_size, self.num_loc, rng)

@@ -12,7 +12,7 @@ from torch.distributions import Distribution
 
 from rl4co.core.errors import ConfigError, UnknownNameError
 from rl4co.core.ops import get_distance
-from rl4co.envs.distributions import SamplerSpec, build_samplers
+from rl4co.envs.distributions import SamplerSpec
 from rl4co.envs.generator import (
     Generator,
     check_interval,
@@ -90,7 +90,7 @@ class OPGenerator(Generator):
         if prize_distribution is not None or prize_sampler is not None:
             chosen = "uniform" if prize_distribution is None else prize_distribution
             prizes = SamplerSpec(chosen, min_prize, max_prize, clip=True, sampler=prize_sampler)
-        samplers = build_samplers(
+        samplers = self.build_samplers(
             sampler_kwargs,
             loc=SamplerSpec(loc_distribution, min_loc, max_loc, clip=True, sampler=loc_sampler),
             depot=depot_spec(depot_distribution, min_loc, max_loc, depot_sampler),

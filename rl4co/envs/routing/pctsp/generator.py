@@ -10,7 +10,7 @@ from tensordict import TensorDict
 from torch.distributions import Distribution
 
 from rl4co.core.errors import ConfigError
-from rl4co.envs.distributions import SamplerSpec, build_samplers
+from rl4co.envs.distributions import SamplerSpec
 from rl4co.envs.generator import (
     Generator,
     check_interval,
@@ -93,7 +93,7 @@ class PCTSPGenerator(Generator):
                 "expected prize_required between 0 and 4, the most that all prizes together can "
                 f"be, got {prize_required!r}; give a prize_distribution of larger ones"
             )
-        samplers = build_samplers(
+        samplers = self.build_samplers(
             sampler_kwargs,
             loc=SamplerSpec(loc_distribution, min_loc, max_loc, clip=True, sampler=loc_sampler),
             depot=depot_spec(depot_distribution, min_loc, max_loc, depot_sampler),

@@ -10,7 +10,7 @@ from tensordict import TensorDict
 from torch.distributions import Distribution
 
 from rl4co.core.errors import ConfigError, UnknownNameError
-from rl4co.envs.distributions import SamplerSpec, build_samplers
+from rl4co.envs.distributions import SamplerSpec
 from rl4co.envs.generator import (
     Generator,
     check_interval,
@@ -63,7 +63,7 @@ class PDPGenerator(Generator):
         if init_sol_type not in get_args(InitSolType):
             raise UnknownNameError("initial solution type", init_sol_type, get_args(InitSolType))
         self.init_sol_type = init_sol_type
-        samplers = build_samplers(
+        samplers = self.build_samplers(
             sampler_kwargs,
             loc=SamplerSpec(loc_distribution, min_loc, max_loc, clip=True, sampler=loc_sampler),
             depot=depot_spec(depot_distribution, min_loc, max_loc, depot_sampler),

@@ -11,7 +11,7 @@ from tensordict import TensorDict
 from torch.distributions import Distribution
 
 from rl4co.core.errors import ConfigError
-from rl4co.envs.distributions import SamplerSpec, build_samplers
+from rl4co.envs.distributions import SamplerSpec
 from rl4co.envs.generator import (
     Generator,
     check_interval,
@@ -76,7 +76,7 @@ class SVRPGenerator(Generator):
                 "expected tech_costs of one technician or more, none negative and not all 0, "
                 f"got {tech_costs!r}"
             )
-        samplers = build_samplers(
+        samplers = self.build_samplers(
             sampler_kwargs,
             loc=SamplerSpec(loc_distribution, min_loc, max_loc, clip=True, sampler=loc_sampler),
             depot=depot_spec(depot_distribution, min_loc, max_loc, depot_sampler),

@@ -15,7 +15,7 @@ ANTS = Mirror(
     "tsp",
     methods=("advance", "_transition", "_action_mask"),
     fresh={"i": 0, "action_mask": 1},
-    fingerprint="d6078237b98cc73c",
+    fingerprint="b9dd406b3b31288b",
 )
 
 

@@ -55,7 +55,7 @@ ROLLOUT = RolloutKernel(
         "tsp",
         methods=("advance", "step_bounds", "_transition", "_action_mask", "_step_reward"),
         fresh={"i": 0, "action_mask": 1},
-        fingerprint="8cbf3e94360d0ab1",
+        fingerprint="2bdd7d2242da7048",
         context="rl4co.models.embeddings.tsp:TSPContext",
     ),
 )

@@ -10,7 +10,7 @@ from tensordict import TensorDict
 from torch.distributions import Distribution
 
 from rl4co.core.errors import UnknownNameError
-from rl4co.envs.distributions import SamplerSpec, build_samplers
+from rl4co.envs.distributions import SamplerSpec
 from rl4co.envs.generator import Generator, check_interval, check_num_loc
 from rl4co.envs.samplers import DistributionLike, Sampler
 
@@ -51,7 +51,7 @@ class TSPGenerator(Generator):
             raise UnknownNameError("initial solution type", init_sol_type, get_args(InitSolType))
         self.init_sol_type = init_sol_type
         loc = SamplerSpec(loc_distribution, min_loc, max_loc, clip=True, sampler=loc_sampler)
-        self.loc_sampler = build_samplers(loc_kwargs, loc=loc)["loc"]
+        self.loc_sampler = self.build_samplers(loc_kwargs, loc=loc)["loc"]
 
     def _generate(self, batch_size: torch.Size, rng: torch.Generator | None) -> TensorDict:
         locs = self.loc_sampler.sample(torch.Size((*batch_size, self.num_loc, 2)), rng)
