@@ -1,11 +1,13 @@
-"""Import paths of the published package (0.7) that lead somewhere else here.
+"""Everything that exists only for code written against the published package (RL4CO 0.7).
 
-`table.py` says where each published name lives now, or why there is none and what to use;
-`finder.py` makes Python's import statement follow the table; `adapters/` has what is written only
-for code in the published style. Nothing of the library itself imports from this package.
+* `table.py` lists where each published name lives now, or what to use instead; `finder.py` makes
+  Python's import statement follow it.
+* `baselines.py`, `embeddings.py` and others adapt objects of users. The library passes such an
+  object to :func:`rl4co.core.adapters.adapt` where it enters, and imports nothing from here.
+* The remaining modules define published classes and functions that the library has in another form.
 
-Paths that have a file of their own (`rl4co.utils.ops`, say) are not in the table. Type checkers see
-files only: for them, write the path that :func:`where` names.
+Paths that have a file (`rl4co.utils.ops`, say) are not in the table. Type checkers see files only:
+for them, write the path that :func:`where` returns.
 """
 
 from __future__ import annotations

@@ -7,7 +7,6 @@ one home stand in one string; `Old=New` says that the name changed, too.
 from __future__ import annotations
 
 _COMPAT = "rl4co.compat"
-_ADAPTERS = "rl4co.compat.adapters"
 _POLICIES = "rl4co.models.policies"
 _RL = "rl4co.models.rl"
 _ZOO = "rl4co.models.zoo"
@@ -35,28 +34,24 @@ _RECIPES = {
     "rl4co.data.recipes": "DISTRIBUTIONS_PER_PROBLEM generate_tsp_data generate_vrp_data "
     "generate_pdp_data generate_op_data generate_pctsp_data generate_mdpp_data generate_atsp_data"
 }
-_TRANSFORMS = "dihedral_8_augmentation_wrapper symmetric_transform get_augment_function"
 _DATA_FILES = "check_extension load_solomon_instance load_solomon_solution"
 
 #: Published module → {home: names}.
 MOVED: dict[str, dict[str, str]] = {
     # ---------------------------------------------------------------- data
-    "rl4co.data": {**_RECIPES, f"{_ADAPTERS}.data": f"{_TRANSFORMS} {_DATA_FILES}"},
+    "rl4co.data": {**_RECIPES, f"{_COMPAT}.data": _DATA_FILES},
     "rl4co.data.dataset": {
         "rl4co.data.dataset": "FastTdDataset=TensorDictDataset "
         "TensorDictDatasetFastGeneration=TensorDictDataset"
     },
     "rl4co.data.generate_data": _RECIPES,
-    "rl4co.data.transforms": {f"{_ADAPTERS}.data": _TRANSFORMS},
-    "rl4co.data.utils": {f"{_ADAPTERS}.data": _DATA_FILES},
+    "rl4co.data.utils": {f"{_COMPAT}.data": _DATA_FILES},
     # ---------------------------------------------------------------- environments
     "rl4co.envs.common.distribution_utils": {
-        f"{_ADAPTERS}.distributions": "Cluster Mixed Gaussian_Mixture Mix_Distribution "
+        f"{_COMPAT}.distributions": "Cluster Mixed Gaussian_Mixture Mix_Distribution "
         "Mix_Multi_Distributions"
     },
-    "rl4co.envs.common.utils": {f"{_ADAPTERS}.tensors": "batch_to_scalar"},
-    "rl4co.envs.routing.cvrp.local_search": {f"{_ADAPTERS}.envs": "local_search=cvrp_local_search"},
-    "rl4co.envs.routing.mtvrp.baselines.solve": {f"{_ADAPTERS}.envs": "solve=solve_mtvrp"},
+    "rl4co.envs.common.utils": {f"{_COMPAT}.tensors": "batch_to_scalar"},
     "rl4co.envs.routing.pctsp.generator": {
         "rl4co.envs.routing.pctsp.generator": "MAX_LENGTHS=TOUR_LENGTHS"
     },
@@ -65,7 +60,6 @@ MOVED: dict[str, dict[str, str]] = {
         "rl4co.envs.routing.tsp_kopt": "TSPkoptEnv",
         "rl4co.envs.routing.tsp_dense": "DenseRewardTSPEnv",
     },
-    "rl4co.envs.routing.tsp.local_search": {f"{_ADAPTERS}.envs": "local_search=tsp_local_search"},
     # ---------------------------------------------------------------- policies
     "rl4co.models.common": {
         **_CONSTRUCTIVE,
@@ -91,7 +85,7 @@ MOVED: dict[str, dict[str, str]] = {
     # ---------------------------------------------------------------- networks
     "rl4co.models.nn.attention": {
         "rl4co.models.nn.attention": "LogitAttention=PointerAttention",
-        f"{_ADAPTERS}.networks": "MultiHeadCrossAttention",
+        f"{_COMPAT}.networks": "MultiHeadCrossAttention",
     },
     "rl4co.models.nn.env_embeddings.context": {
         f"{_COMPAT}.embeddings": "EnvContext",
@@ -133,27 +127,22 @@ MOVED: dict[str, dict[str, str]] = {
         f"{_EMBEDDINGS}.flp": "FLPInitEmbedding",
         f"{_EMBEDDINGS}.mcp": "MCPInitEmbedding",
         f"{_ZOO}.matnet.encoder": "MatNetInitEmbedding=MatrixInitEmbedding",
-        f"{_ADAPTERS}.shops": "JSSPInitEmbedding FJSPInitEmbedding FJSPMatNetInitEmbedding",
+        f"{_COMPAT}.shops": "FJSPMatNetInitEmbedding",
     },
     "rl4co.models.nn.graph.attnnet": {
-        f"{_ADAPTERS}.networks": "GraphAttentionNetwork MultiHeadAttentionLayer Normalization "
+        f"{_COMPAT}.networks": "GraphAttentionNetwork MultiHeadAttentionLayer Normalization "
         "SkipConnection"
     },
     "rl4co.models.nn.graph.gcn": {
-        f"{_ADAPTERS}.graph_encoders": "GCNEncoder EdgeIndexFnSignature edge_idx_fn_wrapper"
+        f"{_COMPAT}.graph_encoders": "GCNEncoder EdgeIndexFnSignature edge_idx_fn_wrapper"
     },
-    "rl4co.models.nn.graph.hgnn": {f"{_ADAPTERS}.shops": "HetGNNEncoder"},
+    "rl4co.models.nn.graph.hgnn": {f"{_COMPAT}.shops": "HetGNNEncoder"},
     "rl4co.models.nn.graph.mpnn": {
-        f"{_ADAPTERS}.graph_encoders": "MessagePassingLayer MessagePassingEncoder"
+        f"{_COMPAT}.graph_encoders": "MessagePassingLayer MessagePassingEncoder"
     },
-    "rl4co.models.nn.mlp": {f"{_ADAPTERS}.networks": "MLP"},
+    "rl4co.models.nn.mlp": {f"{_COMPAT}.networks": "MLP"},
     "rl4co.models.nn.ops": {
-        f"{_ADAPTERS}.networks": "SkipConnection AdaptiveSequential Normalization TransformerFFN",
-        f"{_ADAPTERS}.positions": "PositionalEncoding RandomEncoding",
-    },
-    "rl4co.models.nn.pos_embeddings": {
-        f"{_ADAPTERS}.positions": "pos_init_embedding AbsolutePositionalEmbedding "
-        "CyclicPositionalEmbedding"
+        f"{_COMPAT}.networks": "SkipConnection Normalization TransformerFFN PositionalEncoding"
     },
     # ---------------------------------------------------------------- algorithms
     "rl4co.models.rl.a2c.a2c": {f"{_RL}.a2c": "A2C"},
@@ -179,11 +168,10 @@ MOVED: dict[str, dict[str, str]] = {
         "HeterogeneousAttentionModelEncoder"
     },
     "rl4co.models.zoo.l2d.decoder": {
-        f"{_ADAPTERS}.shops": "JSSPActor FJSPActor L2DAttnActor",
+        f"{_COMPAT}.shops": "L2DAttnActor",
     },
-    "rl4co.models.zoo.l2d.encoder": {f"{_ADAPTERS}.shops": "GCN4JSSP"},
     "rl4co.models.zoo.matnet.encoder": {"rl4co.models.nn.matnet": "MatNetLayer"},
-    "rl4co.models.zoo.matnet.matnet_w_sa": {f"{_ADAPTERS}.shops": "Encoder"},
+    "rl4co.models.zoo.matnet.matnet_w_sa": {f"{_COMPAT}.shops": "Encoder"},
     "rl4co.models.zoo.matnet.policy": {f"{_ZOO}.matnet.multistage": "MultiStageFFSPPolicy"},
     "rl4co.models.zoo.mdam.encoder": {
         f"{_ZOO}.mdam.encoder": "MDAMGraphAttentionEncoder=MDAMEncoder"
@@ -195,52 +183,49 @@ MOVED: dict[str, dict[str, str]] = {
     "rl4co.models.zoo.nargnn.policy": {f"{_POLICIES}.nonautoregressive": "NARGNNPolicy"},
     "rl4co.models.zoo": {f"{_POLICIES}.nonautoregressive": "NARGNNPolicy"},
     "rl4co.models.zoo.symnco.losses": {
-        f"{_ADAPTERS}.training": "problem_symmetricity_loss solution_symmetricity_loss "
+        f"{_COMPAT}.training": "problem_symmetricity_loss solution_symmetricity_loss "
         "invariance_loss"
     },
     # ---------------------------------------------------------------- tasks and utilities
     "rl4co.tasks.eval": {
-        f"{_ADAPTERS}.evaluation": "EvalBase GreedyEval AugmentationEval SamplingEval "
+        f"{_COMPAT}.evaluation": "EvalBase GreedyEval AugmentationEval SamplingEval "
         "GreedyMultiStartEval GreedyMultiStartAugmentEval get_automatic_batch_size"
     },
     "rl4co.tasks.train": {"rl4co.tasks.train": "train=main"},
-    "rl4co.utils.callbacks.speed_monitor": {f"{_ADAPTERS}.callbacks": "SpeedMonitor"},
+    "rl4co.utils.callbacks.speed_monitor": {f"{_COMPAT}.callbacks": "SpeedMonitor"},
     "rl4co.utils.decoding": {
-        f"{_ADAPTERS}.tensors": "modify_logits_for_top_k_filtering "
-        "modify_logits_for_top_p_filtering decode_logprobs"
+        "rl4co.decoding.logits": "modify_logits_for_top_k_filtering=keep_top_k",
+        f"{_COMPAT}.tensors": "modify_logits_for_top_p_filtering",
     },
     "rl4co.utils.instantiators": {_INSTANTIATE: "instantiate_callbacks instantiate_loggers"},
-    "rl4co.utils.lightning": {
-        f"{_ADAPTERS}.training": "get_lightning_device remove_key clean_hydra_config"
-    },
-    "rl4co.utils.ops": {
-        f"{_ADAPTERS}.tensors": "get_best_actions get_full_graph_edge_index adj_to_pyg_edge_index "
-        "sample_n_random_actions cartesian_to_polar select_start_nodes_by_distance "
-        "batched_scatter_sum"
-    },
-    "rl4co.utils.optim_helpers": {
-        f"{_ADAPTERS}.training": "get_pytorch_lr_schedulers get_pytorch_optimizers "
-        "create_optimizer create_scheduler"
-    },
+    "rl4co.utils.lightning": {f"{_COMPAT}.training": "get_lightning_device"},
+    "rl4co.utils.ops": {f"{_COMPAT}.tensors": "get_full_graph_edge_index sample_n_random_actions"},
+    "rl4co.utils.optim_helpers": {f"{_COMPAT}.training": "create_optimizer create_scheduler"},
     "rl4co.utils.rich_utils": {_INSTANTIATE: "print_config_tree"},
     "rl4co.utils.test_utils": {"rl4co.envs.testing": "get_env=make_sized_env"},
     "rl4co.utils.utils": {
         _INSTANTIATE: "task_wrapper extras instantiate_callbacks instantiate_loggers "
         "log_hyperparameters get_metric_value close_loggers show_versions",
-        f"{_ADAPTERS}.training": "save_file merge_with_defaults",
+        f"{_COMPAT}.training": "merge_with_defaults",
         "rl4co.utils.pylogger": "get_pylogger",
     },
 }
 
-_OWN_CACHE = "a decoder here keeps what it prepares in a record of its own, see its `prepare`"
-_SHOP_FEATURES = "features of shops are computed in one place, rl4co.models.zoo.l2d.features.Shop"
-_CONSTRUCTIVE_PICTURE = "use env.render(td), which draws the current solution"
+_INTERNAL = "it was an internal of the published package that its users do not import"
+_CACHE = "`prepare` of a decoder returns its cache, see rl4co.models.zoo.am.DecoderCache"
+_SHOP_FEATURES = "use rl4co.models.zoo.l2d.features.Shop, which computes all features"
+_RENDER = "use env.render(td), which draws the current solution"
+
+_AUGMENTATION_NAMES = "dihedral_8_augmentation_wrapper symmetric_transform get_augment_function"
+_AUGMENTATION = "use StateAugmentation, dihedral_8_augmentation or symmetric_augmentation"
 
 #: Published module → {names without a counterpart: why, and what to use}.
 MISSING: dict[str, dict[str, str]] = {
+    "rl4co.data": {_AUGMENTATION_NAMES: _AUGMENTATION},
+    "rl4co.data.transforms": {_AUGMENTATION_NAMES: _AUGMENTATION},
     "rl4co.data.utils": {"CURR_DIR ROOT_PATH": "no function guesses folders; pass paths"},
     "rl4co.envs.graph.mcp.generator": {
-        "remove_repeat": "MCPGenerator draws sets without repeats; pass `membership` of your own"
+        "remove_repeat": "MCPGenerator draws sets without repeats; pass your `membership`"
     },
     "rl4co.envs.routing.cvrp.local_search": {
         "AlgorithmParameters CAlgorithmParameters C_DBL_MAX C_INT_MAX HGS_LIBRARY_FILEPATH "
@@ -248,22 +233,24 @@ MISSING: dict[str, dict[str, str]] = {
         "check_validity get_subroutes hgs_dir merge_subroutes read_routes swapstar write_routes": (
             "there is no external HGS library; use env.local_search(td, actions) or "
             "env.solve(instances, solver='pyvrp')"
-        )
+        ),
+        "local_search": "use env.local_search(td, actions)",
     },
     "rl4co.envs.routing.mtvrp.baselines.solve": {
-        "NoSolver": "an unknown solver is an UnknownNameError"
+        "NoSolver": "an unknown solver raises UnknownNameError",
+        "solve": "use env.solve(instances, max_runtime, num_procs, solver)",
     },
-    "rl4co.envs.routing.pdp.render": {"render_improvement": _CONSTRUCTIVE_PICTURE},
+    "rl4co.envs.routing.pdp.render": {"render_improvement": _RENDER},
     "rl4co.envs.routing.tsp.local_search": {
-        "two_opt_once": "use env.local_search(td, actions), or two_opt of this module"
+        "two_opt_once local_search": "use env.local_search(td, actions)"
     },
-    "rl4co.envs.routing.tsp.render": {"render_improvement": _CONSTRUCTIVE_PICTURE},
+    "rl4co.envs.routing.tsp.render": {"render_improvement": _RENDER},
     "rl4co.envs.scheduling.ffsp.env": {
         "IndexTables": "all of the state is in the TensorDict: `stage_idx`, `machine_idx`"
     },
     "rl4co.envs.scheduling.fjsp": {
         "NO_OP_ID INIT_FINISH": (
-            "action 0 waits, and operations that are not scheduled are told by `op_scheduled`"
+            "action 0 waits; `op_scheduled` is the mask of scheduled operations"
         )
     },
     "rl4co.envs.scheduling.fjsp.parser": {
@@ -282,7 +269,7 @@ MISSING: dict[str, dict[str, str]] = {
         "sdpa_fn_wrapper": "pass sdpa_fn=torch.nn.functional.scaled_dot_product_attention",
     },
     "rl4co.models.nn.env_embeddings.context": {
-        "DPPContext": "its query says nothing: use env_context_embedding('dpp', config)",
+        "DPPContext": "use env_context_embedding('dpp', config)",
         "FFSPContext": "it is part of rl4co.models.zoo.matnet.MatNetPolicy",
         "SchedulingContext": _SHOP_FEATURES,
     },
@@ -293,14 +280,16 @@ MISSING: dict[str, dict[str, str]] = {
         "NoEdgeEmbedding": "leave out `edge` of the problem's EnvEmbeddings",
     },
     "rl4co.models.nn.env_embeddings.init": {
+        "JSSPInitEmbedding FJSPInitEmbedding": "use rl4co.models.zoo.l2d.encoder.ShopInitEmbedding",
         "VRPPolarInitEmbedding": "use env_edge_embedding('cvrpmvc', config), as GLOP does",
     },
     "rl4co.models.nn.flash_attention": {
         "fused_chunk_linear_attn_wrapper": (
-            "linear attention is another model; pass a function of your own as sdpa_fn"
+            "linear attention is another model; pass your function as sdpa_fn"
         )
     },
     "rl4co.models.nn.graph.hgnn": {"HetGNNLayer HetGNNBlock": "use rl4co.models.nn.hgnn.HGNNLayer"},
+    "rl4co.models.nn.ops": {"AdaptiveSequential RandomEncoding": _INTERNAL},
     "rl4co.models.nn.moe": {"SparseDispatcher": "MoE of this module sends rows to experts itself"},
     "rl4co.models.rl.ppo.n_step_ppo": {
         "Memory": "a segment of n steps is a Segment of rl4co.models.rl.n_step_ppo"
@@ -308,15 +297,13 @@ MISSING: dict[str, dict[str, str]] = {
     "rl4co.models.rl.ppo.stepwise_ppo": {
         "make_replay_buffer": "use rl4co.models.rl.transitions.TransitionBuffer"
     },
-    "rl4co.models.zoo.am.decoder": {"PrecomputedCache": _OWN_CACHE},
+    "rl4co.models.zoo.am.decoder": {"PrecomputedCache": _CACHE},
     "rl4co.models.zoo.dact.decoder": {"CriticDecoder": "use rl4co.models.nn.value.SolutionCritic"},
     "rl4co.models.zoo.dact.encoder": {
         "DAC_ATT DACTEncoderLayer DACsubLayer FFNsubLayer": "use rl4co.models.nn.dual_aspect"
     },
     "rl4co.models.zoo.eas.decoder": {
-        "forward_pointer_attn_eas_lay forward_eas": (
-            "a decoder is not patched, but wrapped: AdaptedDecoder of this module"
-        )
+        "forward_pointer_attn_eas_lay forward_eas": ("use AdaptedDecoder of this module")
     },
     "rl4co.models.zoo.glop.adapter": {
         "adapter_map": "adapters are chosen by the environment, see GLOPPolicy"
@@ -327,11 +314,12 @@ MISSING: dict[str, dict[str, str]] = {
     "rl4co.models.zoo.ham.attention": {"HeterogenousMHA": "use HeterogeneousAttention"},
     "rl4co.models.zoo.ham.encoder": {"HeterogeneuousMHALayer": "use HeterogeneousLayer"},
     "rl4co.models.zoo.l2d.decoder": {
-        "L2DActor L2DAttnPointer": "use the actors of rl4co.models.zoo.l2d.actors",
+        "L2DActor L2DAttnPointer JSSPActor FJSPActor": "use rl4co.models.zoo.l2d.actors",
         "AttnActor": "use StepwisePPO with an AttentionModelPolicy, which needs no L2DDecoder",
     },
+    "rl4co.models.zoo.l2d.encoder": {"GCN4JSSP": "use GCNEncoder of this module"},
     "rl4co.models.zoo.matnet.decoder": {
-        "PrecomputedCache": _OWN_CACHE,
+        "PrecomputedCache": _CACHE,
         "MatNetFFSPDecoder MultiStageFFSPDecoder": "use MatNetPolicy(env_name='ffsp')",
     },
     "rl4co.models.zoo.matnet.encoder": {
@@ -344,7 +332,7 @@ MISSING: dict[str, dict[str, str]] = {
     "rl4co.models.zoo.matnet.model": {
         "select_matnet_policy": "MatNet and MatNetPolicy choose by `env_name`"
     },
-    "rl4co.models.zoo.mdam.decoder": {"PrecomputedCache": _OWN_CACHE},
+    "rl4co.models.zoo.mdam.decoder": {"PrecomputedCache": _CACHE},
     "rl4co.models.zoo.mdam.model": {"rollout": "use policy(td, env, decode_type='greedy')"},
     "rl4co.models.zoo.nargnn.encoder": {
         "EdgeHeatmapGenerator": "use EdgeHead of rl4co.models.nn.edge_gnn"
@@ -352,7 +340,7 @@ MISSING: dict[str, dict[str, str]] = {
     "rl4co.models.zoo.neuopt.policy": {
         "CustomizeTSPInitEmbedding": "use rl4co.models.policies.synthesis_encoder.CoordinateNetwork"
     },
-    "rl4co.models.zoo.polynet.decoder": {"PrecomputedCache": _OWN_CACHE},
+    "rl4co.models.zoo.polynet.decoder": {"PrecomputedCache": _CACHE},
     "rl4co.models.zoo.ptrnet.critic": {"CriticNetworkLSTM": "use PointerNetworkCritic"},
     "rl4co.models.zoo.ptrnet.decoder": {
         "SimpleAttention": "use rl4co.models.nn.additive_attention.AdditiveAttention",
@@ -360,8 +348,16 @@ MISSING: dict[str, dict[str, str]] = {
     },
     "rl4co.models.zoo.ptrnet.encoder": {"Encoder": "use PointerNetworkEncoder"},
     "rl4co.tasks.eval": {"check_unused_kwargs": "unknown arguments are errors"},
+    "rl4co.utils.decoding": {"decode_logprobs": "use Greedy or Sampling of this module"},
+    "rl4co.utils.lightning": {"remove_key clean_hydra_config": _INTERNAL},
+    "rl4co.utils.ops": {
+        "get_best_actions adj_to_pyg_edge_index cartesian_to_polar batched_scatter_sum": _INTERNAL,
+        "select_start_nodes_by_distance": "use select_start_nodes",
+    },
+    "rl4co.utils.optim_helpers": {"get_pytorch_lr_schedulers get_pytorch_optimizers": _INTERNAL},
+    "rl4co.utils.utils": {"save_file": _INTERNAL},
     "rl4co.utils.rich_utils": {
-        "enforce_tags": "nothing is asked for at a keyboard; set tags=[...] in the configuration"
+        "enforce_tags": "no command waits for input; set tags=[...] in the configuration"
     },
 }
 
@@ -376,6 +372,7 @@ GONE: dict[str, str] = {
     },
     "rl4co.envs.scheduling.fjsp.utils": _SHOP_FEATURES,
     "rl4co.models.nn.graph.gnn": "use EdgeGNN and EdgeGNNLayer of rl4co.models.nn.edge_gnn",
+    "rl4co.models.nn.pos_embeddings": "use rl4co.models.nn.positional.CyclicPositionalEncoding",
     "rl4co.models.zoo.deepaco.antsystem": "use rl4co.decoding.ant_colony.AntColony",
     "rl4co.models.zoo.eas.nn": "use ResidualLayer of rl4co.models.zoo.eas.adaptation",
     "rl4co.models.zoo.gfacs.encoder": (

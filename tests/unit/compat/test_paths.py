@@ -101,6 +101,8 @@ def test_refusals_are_import_errors_with_a_remedy():
         from rl4co.models.nn.attention import PointerAttnMoE  # noqa: F401
     with pytest.raises(ImportError, match="TransitionBuffer"):
         from rl4co.models.rl.ppo.stepwise_ppo import make_replay_buffer  # noqa: F401
+    with pytest.raises(ImportError, match="internal"):
+        from rl4co.utils.ops import cartesian_to_polar  # noqa: F401
     with pytest.raises(ImportError, match="No module named"):
         importlib.import_module("rl4co.models.rl.ppo.no_such_module")
     with pytest.raises(ImportError, match="cannot import name"):

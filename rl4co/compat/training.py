@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import os
-
-from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 from torch import Tensor, nn
 
 from rl4co.core.ops import unbatchify
 from rl4co.models.rl import losses, optimizers
-from rl4co.tasks.instantiate import is_rank_zero
 
 if TYPE_CHECKING:
     from lightning import LightningModule
@@ -23,16 +19,6 @@ if TYPE_CHECKING:
 
 
 # ---------------------------------------------------------------- optimizers
-
-
-def get_pytorch_optimizers() -> list[str]:
-    """Names of the optimizers of torch."""
-    return optimizers.optimizer_names()
-
-
-def get_pytorch_lr_schedulers() -> list[str]:
-    """Names of the learning-rate schedulers of torch."""
-    return optimizers.scheduler_names()
 
 
 def create_optimizer(
@@ -88,46 +74,6 @@ def get_lightning_device(lit_module: LightningModule) -> torch.device:
     return device
 
 
-def remove_key(config: Mapping[str, Any], key: str = "wandb") -> dict[str, Any]:
-    """The configuration without the keys that contain `key`."""
-    return {name: value for name, value in config.items() if key not in name}
-
-
-def clean_hydra_config(
-    config: Mapping[str, Any],
-    keep_value_only: bool = True,
-    remove_keys: str | Sequence[str] = "wandb",
-    clean_cfg_path: bool = True,
-) -> DictConfig:
-    """A configuration from what Weights and Biases keeps of it.
-
-    Args:
-        config: `"model/batch_size" → {"value": 512, ...}`, slashes standing for levels.
-        keep_value_only: Whether values are under "value".
-        remove_keys: Keys that contain one of these are left out.
-        clean_cfg_path: Whether `paths.root_dir` becomes the working directory in all values.
-    """
-    for key in [remove_keys] if isinstance(remove_keys, str) else remove_keys:
-        config = remove_key(config, key)
-    nested: dict[str, Any] = {}
-    for name, value in config.items():
-        *levels, last = name.split("/")
-        place = nested
-        for level in levels:
-            place = place.setdefault(level, {})
-        place[last] = value["value"] if keep_value_only else value
-    if clean_cfg_path:
-        nested = _replace(nested, nested["paths"]["root_dir"], os.getcwd())
-    return OmegaConf.create(nested)
-
-
-def _replace(value: Any, old: str, new: str) -> Any:
-    """`old` by `new` in all strings of a nested mapping."""
-    if isinstance(value, Mapping):
-        return {key: _replace(inner, old, new) for key, inner in value.items()}
-    return value.replace(old, new) if isinstance(value, str) else value
-
-
 def merge_with_defaults(_config: Any = None, **defaults: Any) -> dict[str, Any]:
     """Defaults with what a mapping says on top; any other value counts for all of them."""
     if _config is None:
@@ -135,9 +81,3 @@ def merge_with_defaults(_config: Any = None, **defaults: Any) -> dict[str, Any]:
     if isinstance(_config, Mapping | DictConfig):
         return {**defaults, **{str(key): value for key, value in _config.items()}}
     return dict.fromkeys(defaults, _config)
-
-
-def save_file(path: str | os.PathLike[str], content: str) -> None:
-    """Writes a text file, in the first process only."""
-    if is_rank_zero():
-        Path(path).write_text(content, encoding="utf-8")

@@ -10,8 +10,8 @@ import torch.nn.functional as F
 
 from torch import Tensor, nn
 
-from rl4co.compat.adapters.networks import MLP
-from rl4co.compat.adapters.tensors import get_full_graph_edge_index
+from rl4co.compat.networks import MLP
+from rl4co.compat.tensors import get_full_graph_edge_index
 from rl4co.core.errors import UnknownNameError
 from rl4co.models.embeddings import EmbeddingConfig, make_embeddings
 from rl4co.models.policies.autoregressive import AutoregressiveEncoder

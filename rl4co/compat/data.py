@@ -4,73 +4,16 @@ from __future__ import annotations
 
 import os
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import torch
-
-from torch import Tensor
-
-from rl4co.core.errors import ConfigError, UnknownNameError
-from rl4co.data.augment import (
-    NAMED_AUGMENTATIONS,
-    AugmentFn,
-    dihedral_8_augmentation,
-    symmetric_augmentation,
-)
+from rl4co.core.errors import ConfigError
 from rl4co.data.formats import BenchmarkInstance, read_instance
 from rl4co.data.formats.solutions import parse_routes
 from rl4co.data.formats.source import Source
 
 #: Where the published functions look for files, below the working directory.
 _SOLOMON = Path("data", "solomon")
-
-
-# ---------------------------------------------------------------- augmentation
-
-
-def dihedral_8_augmentation_wrapper(xy: Tensor, reduce: bool | int = True) -> Tensor:
-    """The eight symmetries of coordinates.
-
-    Args:
-        xy: With `reduce`, coordinates that are repeated eight times already, `[8 * B, N, 2]`.
-        reduce: Whether to take only the first eighth of `xy`.
-    """
-    return dihedral_8_augmentation(xy[: len(xy) // 8] if reduce else xy)
-
-
-def symmetric_transform(x: Tensor, y: Tensor, phi: Tensor, offset: float = 0.5) -> Tensor:
-    """Points turned about (offset, offset), and mirrored where the angle exceeds 2π.
-
-    Args:
-        x: `[B, N, 1]`.
-        y: `[B, N, 1]`.
-        phi: Angles from 0 to 4π, `[B, 1, 1]`.
-        offset: Centre of the turn.
-
-    Shapes:
-        → `[B, N, 2]`
-    """
-    x, y = x - offset, y - offset
-    turned = torch.cat([x * phi.cos() - y * phi.sin(), x * phi.sin() + y * phi.cos()], -1)
-    return torch.where(phi > 2 * torch.pi, turned.flip(-1), turned) + offset
-
-
-def get_augment_function(augment_fn: str | AugmentFn) -> Callable[..., Tensor]:
-    """The function of repeated coordinates `[A * B, N, 2]` and A that a name stands for."""
-    if callable(augment_fn):
-        return augment_fn
-    functions: dict[str, Callable[..., Tensor]] = {
-        "dihedral8": dihedral_8_augmentation_wrapper,
-        "symmetric": symmetric_augmentation,
-    }
-    if augment_fn not in functions:
-        raise UnknownNameError("augmentation", augment_fn, NAMED_AUGMENTATIONS)
-    return functions[augment_fn]
-
-
-# ---------------------------------------------------------------- files
 
 
 def check_extension(filename: str, extension: str = ".npz") -> str:

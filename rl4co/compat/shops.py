@@ -11,9 +11,8 @@ from collections.abc import Mapping
 
 from torch import Tensor, nn
 
-from rl4co.models.zoo.l2d.actors import MLPActor, PointerActor
+from rl4co.models.zoo.l2d.actors import PointerActor
 from rl4co.models.zoo.l2d.encoder import (
-    GCNEncoder,
     HGNNEncoder,
     MatNetShopEncoder,
     ShopEncoder,
@@ -34,20 +33,7 @@ class _TensorsEncoder(ShopEncoder):
         return (found.operations, found.machines), init
 
 
-class JSSPInitEmbedding(ShopInitEmbedding):
-    """Features of operations.
-
-    Args:
-        embed_dim: Embedding size D.
-        scaling_factor: Unit of time.
-    """
-
-    def __init__(self, embed_dim: int, scaling_factor: float = 1000.0) -> None:
-        super().__init__(embed_dim, with_machines=False)
-        self.scaling_factor = scaling_factor
-
-
-class FJSPInitEmbedding(ShopInitEmbedding):
+class FJSPMatNetInitEmbedding(ShopInitEmbedding):
     """Features of operations and machines.
 
     Args:
@@ -55,39 +41,9 @@ class FJSPInitEmbedding(ShopInitEmbedding):
         scaling_factor: Unit of time.
     """
 
-    def __init__(self, embed_dim: int, scaling_factor: float = 100.0) -> None:
+    def __init__(self, embed_dim: int, scaling_factor: float = 1000.0) -> None:
         super().__init__(embed_dim)
         self.scaling_factor = scaling_factor
-
-
-class FJSPMatNetInitEmbedding(FJSPInitEmbedding):
-    """The same for MatNet, which reads the processing times itself."""
-
-    def __init__(self, embed_dim: int, scaling_factor: float = 1000.0) -> None:
-        super().__init__(embed_dim, scaling_factor)
-
-
-class GCN4JSSP(_TensorsEncoder, GCNEncoder):
-    """Graph convolutions over the disjunctive graph.
-
-    Args:
-        embed_dim: Embedding size D.
-        num_layers: Layers.
-        init_embedding: Replaces the linear map of features.
-        scaling_factor: Unit of time; None: that of the init embedding, or each instance's mean
-            processing time.
-    """
-
-    def __init__(
-        self,
-        embed_dim: int,
-        num_layers: int,
-        init_embedding: nn.Module | None = None,
-        scaling_factor: float | None = None,
-    ) -> None:
-        super().__init__(
-            embed_dim, num_layers, _unit(scaling_factor, init_embedding), init_embedding
-        )
 
 
 class HetGNNEncoder(_TensorsEncoder, HGNNEncoder):
@@ -99,7 +55,8 @@ class HetGNNEncoder(_TensorsEncoder, HGNNEncoder):
         normalization: "batch", "instance", "layer" or None.
         init_embedding: Replaces the linear map of features.
         env_name: Not needed: both shops have the same features.
-        scaling_factor: See :class:`GCN4JSSP`.
+        scaling_factor: Unit of time; None: that of the init embedding, or each instance's mean
+            processing time.
     """
 
     def __init__(
@@ -153,31 +110,6 @@ class Encoder(_TensorsEncoder, MatNetShopEncoder):
             scaling_factor=_unit(None, init_embedding),
             init_embedding=init_embedding,
         )
-
-
-class JSSPActor(MLPActor):
-    """An MLP over jobs.
-
-    Args:
-        embed_dim: Embedding size D.
-        hidden_dim: Width of the network.
-        het_emb: Whether machines are embedded, too.
-    """
-
-    def __init__(self, embed_dim: int, hidden_dim: int = 128, het_emb: bool = False) -> None:
-        super().__init__(embed_dim, hidden_dim, het_emb)
-
-
-class FJSPActor(MLPActor):
-    """An MLP over pairs of jobs and machines.
-
-    Args:
-        embed_dim: Embedding size D.
-        hidden_dim: Width of the network.
-    """
-
-    def __init__(self, embed_dim: int, hidden_dim: int = 128) -> None:
-        super().__init__(embed_dim, hidden_dim)
 
 
 class L2DAttnActor(PointerActor):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
@@ -36,17 +37,6 @@ class SkipConnection(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """The sum."""
         return x + self.module(x)
-
-
-class AdaptiveSequential(nn.Sequential):
-    """A sequence of modules that may take and give several tensors."""
-
-    def forward(self, *inputs: Any) -> Any:
-        """The result of the last module."""
-        values: Any = inputs
-        for module in self:
-            values = module(*values) if isinstance(values, tuple) else module(values)
-        return values
 
 
 class Normalization(nn.Module):
@@ -88,6 +78,34 @@ class TransformerFFN(nn.Module):
         """$\\hat h = \\mathrm{Norm}(x_{old} + x)$, then $\\mathrm{Norm}(\\hat h + FF(\\hat h))$."""
         h = self.norm1(x_old + x)
         out: Tensor = self.norm2(h + self.ffn(h))
+        return out
+
+
+class PositionalEncoding(nn.Module):
+    """Adds sinusoidal encodings of given positions (Vaswani et al., 2017), then applies dropout.
+
+    Args:
+        embed_dim: Embedding size D.
+        dropout: Probability of dropout.
+        max_len: Number of positions.
+
+    Shapes:
+        `hidden [B, N, D]`, `seq_pos [B, N]` → `[B, N, D]`
+    """
+
+    pe: Tensor
+
+    def __init__(self, embed_dim: int, dropout: float = 0.1, max_len: int = 1000) -> None:
+        super().__init__()
+        self.dropout = nn.Dropout(dropout)
+        position, channel = torch.arange(max_len).unsqueeze(1), torch.arange(0, embed_dim, 2)
+        angle = position * torch.exp(channel * (-math.log(10_000.0) / embed_dim))  # [max_len, D/2]
+        table = torch.stack([angle.sin(), angle.cos()], -1).flatten(1)[:, :embed_dim]
+        self.register_buffer("pe", table.unsqueeze(0))
+
+    def forward(self, hidden: Tensor, seq_pos: Tensor) -> Tensor:
+        """The sum."""
+        out: Tensor = self.dropout(hidden + self.pe[0, seq_pos])
         return out
 
 
