@@ -11,7 +11,8 @@ import torch
 
 from rl4co.core.rng import derive_generator
 from rl4co.data.formats import find_instances, read_instance
-from rl4co.data.formats.shop import ShopInstance, batch_instances, read_bounds
+from rl4co.data.formats.best_known import Bounds
+from rl4co.data.formats.shop import ShopInstance, batch_instances
 from rl4co.data.formats.shop_files import looks_like_shop
 from rl4co.data.formats.source import Source
 from rl4co.envs import FJSPEnv, JSSPEnv
@@ -31,6 +32,17 @@ def folder(request: pytest.FixtureRequest, shared_dir: Path) -> Path:
     return found
 
 
+def read_bounds(folder: Path) -> dict[str, Bounds]:
+    """The bounds of 2026 by name or path."""
+    with (folder / "bks.csv").open() as file:
+        return {
+            row.get("instance") or row["path"]: Bounds(
+                *(float(row[key]) if row[key] else None for key in ("lb_2026", "ub_2026"))
+            )
+            for row in csv.DictReader(file)
+        }
+
+
 def shops_in(folder: Path) -> dict[str, ShopInstance]:
     """Instances by the name that the table of bounds gives them, or by their path."""
     if folder.name == "jssp":
@@ -46,7 +58,7 @@ def test_files_agree_with_their_table(folder: Path):
     assert len(shops) > 900
     with (folder / "bks.csv").open() as file:
         rows = list(csv.DictReader(file))
-    bounds = read_bounds(folder / "bks.csv")
+    bounds = read_bounds(folder)
     checked = 0
     for row in rows:
         name = row.get("instance") or row["path"]
@@ -87,7 +99,7 @@ def test_files_are_recognised_by_their_content(folder: Path):
     """All of them, and nothing else; the table knows them by name or path."""
     files = find_instances(folder)
     assert {file.suffix for file in files} <= {"", ".txt", ".fjs"} and len(files) > 100
-    bounds = read_bounds(folder / "bks.csv")
+    bounds = read_bounds(folder)
     listed = 0
     for file in files:
         name = file.relative_to(folder).as_posix() if folder.name == "fjsp" else file.name
@@ -113,7 +125,7 @@ def test_no_routing_problem_is_taken_for_a_job_shop(shared_dir: Path):
 
 def test_random_solutions_respect_the_bounds(folder: Path):
     """A batch of all small instances of different sizes: accepted, solved, never below a bound."""
-    bounds = read_bounds(folder / "bks.csv")
+    bounds = read_bounds(folder)
     shops = {
         name: shop
         for name, shop in sorted(shops_in(folder).items())

@@ -3,18 +3,35 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
+import math
 import os
+import re
 
 from collections.abc import Sequence
 from pathlib import Path
 
 from rl4co.data.formats.content import name_of
 from rl4co.data.formats.published import Published
-from rl4co.data.formats.shop import NAME_COLUMNS, Bounds, bound_columns
 from rl4co.data.formats.source import Source
 
+#: Columns that name an instance.
+NAME_COLUMNS = ("instance", "path", "name", "file")
 #: Names of the columns with best-known values, besides pairs of bounds.
 VALUE_COLUMNS = ("best_known", "bks", "optimum", "sol_cost", "cost", "best_score", "ea4op_score")
+
+
+@dataclasses.dataclass(frozen=True)
+class Bounds:
+    """Bounds on the best value of an instance.
+
+    Attributes:
+        lower: Value that no solution is below, None if unknown.
+        upper: Value of the best-known solution, None if unknown.
+    """
+
+    lower: float | None
+    upper: float | None
 
 
 def read_best_known(
@@ -54,7 +71,7 @@ def read_known(
     source = Source.read(table)
     reader = csv.DictReader(source.text.splitlines())
     columns = list(reader.fieldnames or ())
-    pairs = {upper: lower for lower, upper in bound_columns(columns)}
+    pairs = {upper: lower for lower, upper in _bound_columns(columns)}
     name_column = _pick(source, columns, NAME_COLUMNS)
     known = (*VALUE_COLUMNS, *pairs, "ub") if column is None else (column,)
     value_column = _pick(source, columns, known)
@@ -98,3 +115,17 @@ def _pick(source: Source, names: Sequence[str], known: Sequence[str]) -> str:
             f"a column {' or '.join(known)}", f"{names}", "name the column with column=", line=1
         )
     return found
+
+
+def _bound_columns(columns: Sequence[str]) -> list[tuple[str, str]]:
+    """Pairs of columns of a table with lower and upper bounds (`lb_2026`, `ub_2026`), latest first.
+
+    The latest one has the largest year in its name; among equals the first counts.
+    """
+    suffixes = [name[2:] for name in columns if name[:2] == "lb" and f"ub{name[2:]}" in columns]
+    return [(f"lb{end}", f"ub{end}") for end in sorted(suffixes, key=_year, reverse=True)]
+
+
+def _year(suffix: str) -> float:
+    digits = re.findall(r"\d{4}", suffix)
+    return float(digits[-1]) if digits else -math.inf

@@ -16,8 +16,8 @@ import numpy as np
 
 from rl4co.data.formats.distances import EdgeCosts, FloatArray, IntArray
 from rl4co.data.formats.instance import BenchmarkInstance
+from rl4co.data.formats.numbers import number_rows, row_widths
 from rl4co.data.formats.source import CORRECT, TRUNCATED, Source
-from rl4co.data.formats.tables import number_rows, row_widths
 
 _COLUMNS = 9
 

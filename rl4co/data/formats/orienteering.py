@@ -12,8 +12,8 @@ import numpy as np
 
 from rl4co.data.formats.distances import EdgeCosts, FloatArray
 from rl4co.data.formats.instance import BenchmarkInstance
+from rl4co.data.formats.numbers import NumberRows, number_rows, row_widths
 from rl4co.data.formats.source import CORRECT, TRUNCATED, Source
-from rl4co.data.formats.tables import NumberRows, number_rows, row_widths
 
 
 def looks_like_orienteering(source: Source) -> bool:

@@ -34,10 +34,10 @@ from tensordict import TensorDict
 from torch import Tensor
 
 from rl4co.core.errors import InvalidSolutionError, UnsupportedError
+from rl4co.data.formats.numbers import row_widths
 from rl4co.data.formats.published import one_solution, relative_gap
 from rl4co.data.formats.solutions import load_json
 from rl4co.data.formats.source import CORRECT, TRUNCATED, Source
-from rl4co.data.formats.tables import row_widths
 
 #: Name of the table of optima that lies beside the instances.
 OPTIMA_FILE = "pmedopt.csv"

@@ -22,14 +22,13 @@ from rl4co.data.formats.content import STDIN, name_of, require_file
 from rl4co.data.formats.custom import read_json
 from rl4co.data.formats.custom_csv import looks_like_csv, read_csv
 from rl4co.data.formats.instance import BenchmarkInstance
-from rl4co.data.formats.jsplib import read_l2d
 from rl4co.data.formats.lilim import looks_like_lilim, read_lilim
 from rl4co.data.formats.orienteering import looks_like_orienteering, read_orienteering
 from rl4co.data.formats.pmed import BenchmarkMedian, looks_like_pmed, read_pmed
 from rl4co.data.formats.route_texts import is_written_here
 from rl4co.data.formats.schedules import BenchmarkShop
 from rl4co.data.formats.sections import Sections, looks_like_sections
-from rl4co.data.formats.shop_files import looks_like_shop, parse_shops
+from rl4co.data.formats.shop_files import looks_like_shop, parse_shops, read_l2d
 from rl4co.data.formats.solomon import looks_like_solomon, read_solomon
 from rl4co.data.formats.source import CORRECT, Source
 from rl4co.data.formats.tsppd import looks_like_tsppd, read_tsppd

@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-import csv
 import dataclasses
-import math
-import os
-import re
-import warnings
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -18,15 +13,11 @@ import torch
 from tensordict import TensorDict, TensorDictBase
 
 from rl4co.core.errors import ConfigError, InvalidInstanceError
-from rl4co.data.formats.source import CORRECT, Source
 
 #: Machine → processing time of one operation; machines count from 0.
 Operation = Mapping[int, int]
 #: The operations of one job, in order.
 Job = tuple[Operation, ...]
-
-#: Columns of tables of bounds that name an instance.
-NAME_COLUMNS = ("instance", "path", "name", "file")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -156,124 +147,3 @@ def batch_instances(instances: Sequence[ShopInstance], num_ops: int | None = Non
         "pad_mask": torch.arange(width) >= torch.tensor(lengths).unsqueeze(-1),  # [B, O]
     }
     return TensorDict(tensors, batch_size=[size])
-
-
-def note_no_time(shop: ShopInstance) -> ShopInstance:
-    """The instance of a file; warns of operations that take no time, which tensors leave out."""
-    places = [
-        f"job {job}, operation {number}"
-        for job, operations in enumerate(shop.jobs)
-        for number, operation in enumerate(operations)
-        if not any(operation.values())
-    ]
-    if places:
-        more = f" (and {len(places) - 1} more)" if len(places) > 1 else ""
-        warnings.warn(
-            f"{shop.source}, {places[0]}{more}: expected a processing time from 1, got 0; "
-            "environments leave out what takes no time, which needs no machine",
-            stacklevel=2,
-        )
-    return shop
-
-
-def first_machine(
-    source: Source, jobs: Sequence[Sequence[Mapping[int, int]]], num_machines: int, default: int
-) -> int:
-    """Whether the machines of a file count from 0 or from 1.
-
-    Args:
-        source: The file.
-        jobs: Operations with the machines as they stand in the file.
-        num_machines: Number of machines.
-        default: The answer if neither 0 nor the last number occurs.
-    """
-    used = {machine for job in jobs for operation in job for machine in operation}
-    if 0 in used and num_machines in used:
-        raise source.fault(
-            f"machines from 0 to {num_machines - 1} or from 1 to {num_machines}",
-            f"0 and {num_machines}",
-            CORRECT,
-        )
-    if 0 in used:
-        return 0
-    return 1 if num_machines in used else default
-
-
-def renumber(jobs: Sequence[Sequence[Mapping[int, int]]], offset: int) -> tuple[Job, ...]:
-    """Jobs whose machines count from 0, given the number of the first machine."""
-    return tuple(
-        tuple({machine - offset: time for machine, time in op.items()} for op in job)
-        for job in jobs
-    )
-
-
-@dataclasses.dataclass(frozen=True)
-class Bounds:
-    """What is known about the best makespan of an instance.
-
-    Attributes:
-        lower: Largest known lower bound, None if there is none.
-        upper: Makespan of the best-known schedule, None if there is none.
-    """
-
-    lower: float | None
-    upper: float | None
-
-    @property
-    def is_optimal(self) -> bool:
-        """Whether the best-known makespan is known to be the best."""
-        return self.upper is not None and self.lower == self.upper
-
-
-def read_bounds(table: str | os.PathLike[str], suffix: str | None = None) -> dict[str, Bounds]:
-    """Lower and upper bounds of instances from a CSV table.
-
-    Args:
-        table: CSV file with a column of names (`instance`, `path`, `name` or `file`) and pairs of
-            columns `lb_<suffix>`, `ub_<suffix>` (or plain `lb`, `ub`).
-        suffix: Which pair to read; None takes the latest year.
-
-    Returns:
-        Bounds by name, as it stands in the table.
-    """
-    source = Source.read(table)
-    reader = csv.DictReader(source.text.splitlines())
-    columns = list(reader.fieldnames or ())
-    name = next((column for column in NAME_COLUMNS if column in columns), None)
-    pairs = bound_columns(columns)
-    if suffix is not None:
-        pairs = [pair for pair in pairs if pair == (f"lb_{suffix}", f"ub_{suffix}")]
-    if name is None or not pairs:
-        end = "" if suffix is None else f"_{suffix}"
-        raise source.fault(
-            f"a column {' or '.join(NAME_COLUMNS)} and columns lb{end}, ub{end}",
-            f"{columns}",
-            "choose the columns with suffix=",
-            line=1,
-        )
-    lower, upper = pairs[0]
-    return {
-        row[name]: Bounds(
-            _cell(source, row[lower], reader.line_num), _cell(source, row[upper], reader.line_num)
-        )
-        for row in reader
-    }
-
-
-def bound_columns(columns: Sequence[str]) -> list[tuple[str, str]]:
-    """Pairs of columns of a table with lower and upper bounds (`lb_2026`, `ub_2026`), latest first.
-
-    The latest one has the largest year in its name; among equals the first counts.
-    """
-    suffixes = [name[2:] for name in columns if name[:2] == "lb" and f"ub{name[2:]}" in columns]
-    return [(f"lb{end}", f"ub{end}") for end in sorted(suffixes, key=_year, reverse=True)]
-
-
-def _year(suffix: str) -> float:
-    digits = re.findall(r"\d{4}", suffix)
-    return float(digits[-1]) if digits else -math.inf
-
-
-def _cell(source: Source, cell: str | None, line: int) -> float | None:
-    text = (cell or "").strip()
-    return source.numbers([text], line)[0] if text else None

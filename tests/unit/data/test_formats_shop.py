@@ -1,4 +1,4 @@
-"""Job shops in files: both formats of job shops, the FJS format, arrays, tables of bounds."""
+"""Job shops in files: both formats of job shops, the FJS format, arrays."""
 
 from __future__ import annotations
 
@@ -6,13 +6,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 
 from rl4co.core.errors import ConfigError, FileFormatError, InvalidInstanceError
 from rl4co.data.formats import read_instance
-from rl4co.data.formats.fjs import format_fjs, read_fjs
-from rl4co.data.formats.jsplib import format_jsplib, format_taillard, read_jsplib, read_l2d
-from rl4co.data.formats.shop import Bounds, ShopInstance, batch_instances, read_bounds
+from rl4co.data.formats.shop import ShopInstance, batch_instances
+from rl4co.data.formats.shop_files import read_fjs, read_jsplib, read_l2d
+from rl4co.data.formats.shop_texts import format_fjs, format_jsplib, format_taillard
 
 #: Two jobs on three machines: (machine 2, 5), (0, 3), (1, 4) and (1, 2), (2, 6), (0, 1).
 SHOP = ShopInstance("two", 3, (({2: 5}, {0: 3}, {1: 4}), ({1: 2}, {2: 6}, {0: 1})))
@@ -289,7 +288,7 @@ def test_a_missing_number_of_the_first_job_is_one_of_its_format(tmp_path: Path):
         read_instance(written(tmp_path, text, "short.jsp"))
 
 
-# ---------------------------------------------------------------- arrays and bounds
+# ---------------------------------------------------------------- arrays
 
 
 def test_arrays(tmp_path: Path):
@@ -308,20 +307,3 @@ def test_arrays(tmp_path: Path):
     np.save(path, np.array([{}]), allow_pickle=True)
     with pytest.raises(FileFormatError, match="an array of numbers"):
         read_l2d(path)
-
-
-def test_bounds(tmp_path: Path):
-    table = written(
-        tmp_path,
-        "instance,lb_2014,ub_2014,lb_2026,ub_2026\nft06,55,55,55,55\nta40,1,,2,3\n",
-        "b.csv",
-    )
-    bounds = read_bounds(table)
-    assert bounds == {"ft06": Bounds(55, 55), "ta40": Bounds(2, 3)}
-    assert bounds["ft06"].is_optimal and not bounds["ta40"].is_optimal
-    assert read_bounds(table, "2014")["ta40"] == Bounds(1, None)
-    with pytest.raises(FileFormatError, match="lb_2000, ub_2000"):
-        read_bounds(table, "2000")
-    with pytest.raises(FileFormatError, match="a column instance or path"):
-        read_bounds(written(tmp_path, "a,b\n1,2\n", "c.csv"))
-    assert torch.is_tensor(SHOP.to_tensordict()["proc_times"])

@@ -20,7 +20,7 @@ import rl4co.data.io as io_module
 from rl4co.core import memory
 from rl4co.core.errors import ConfigError, FileFormatError, UnsupportedError, WriteError
 from rl4co.data import load_npz_to_tensordict, save_tensordict_to_npz
-from rl4co.data.formats.jsplib import read_l2d
+from rl4co.data.formats.shop_files import read_l2d
 
 
 @pytest.fixture

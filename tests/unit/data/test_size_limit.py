@@ -15,7 +15,7 @@ import pytest
 from rl4co.core import memory
 from rl4co.core.errors import ConfigError, FileFormatError
 from rl4co.data import load_npz_to_tensordict, read_instance
-from rl4co.data.formats.jsplib import read_l2d
+from rl4co.data.formats.shop_files import read_l2d
 from rl4co.data.size_limit import DEFAULT_LIMIT, VARIABLE, input_limit, read_limited
 
 SQUARE = b'{"coordinates": [[0, 0], [0, 3], [4, 3], [4, 0]]}'

@@ -10,8 +10,9 @@ from pathlib import Path
 from tensordict import TensorDict, TensorDictBase
 
 from rl4co.core.errors import FileFormatError
-from rl4co.data.formats.fjs import format_fjs, read_fjs
 from rl4co.data.formats.shop import ShopInstance, batch_instances
+from rl4co.data.formats.shop_files import read_fjs
+from rl4co.data.formats.shop_texts import format_fjs
 from rl4co.data.io import atomic_write
 
 #: Suffixes of files that lie beside instances and are none.

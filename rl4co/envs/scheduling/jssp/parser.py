@@ -10,9 +10,9 @@ from typing import Literal
 from tensordict import TensorDict, TensorDictBase
 
 from rl4co.core.errors import FileFormatError, UnknownNameError
-from rl4co.data.formats.fjs import format_fjs, parse_fjs
-from rl4co.data.formats.jsplib import format_jsplib, format_taillard, parse_jsplib, read_l2d
 from rl4co.data.formats.shop import ShopInstance
+from rl4co.data.formats.shop_files import parse_fjs, parse_jsplib, read_l2d
+from rl4co.data.formats.shop_texts import format_fjs, format_jsplib, format_taillard
 from rl4co.data.formats.source import Source
 from rl4co.envs.scheduling.fjsp import parser
 

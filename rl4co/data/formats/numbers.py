@@ -1,23 +1,46 @@
-"""The numbers of a job shop's file, read one after the other or job by job, with their places."""
+"""Files that are nothing but numbers: line by line, or one after the other with their places."""
 
 from __future__ import annotations
+
+import itertools
 
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from rl4co.core.errors import FileFormatError
-from rl4co.data.formats.source import CORRECT, TRUNCATED, Source
+from rl4co.data.formats.source import CORRECT, TRUNCATED, Source, is_number
 
 T = TypeVar("T")
 
+#: Numbers of each line, with the number of the line.
+NumberRows = list[tuple[int, list[float]]]
 
-class Words:
-    """The numbers of a file one after the other, with the place where each one stands.
+
+def row_widths(source: Source, rows: int = 3) -> tuple[int, ...]:
+    """How many words the first lines have; empty if one of the words is no number."""
+    filled = (line.split() for line in source.lines if line.strip())
+    first = list(itertools.islice(filled, rows))
+    if not all(is_number(word) for words in first for word in words):
+        return ()
+    return tuple(len(words) for words in first)
+
+
+def number_rows(source: Source) -> NumberRows:
+    """All lines that are not empty."""
+    return [
+        (number, source.numbers(line.split(), number))
+        for number, line in enumerate(source.lines, start=1)
+        if line.strip()
+    ]
+
+
+class NumberReader:
+    """The numbers of a file one after the other, with their places for messages.
 
     Args:
         source: The file.
         lines: Numbers of the lines to read, from 1 (default: all).
-        end: What comes behind the last word, for messages.
+        end: What comes behind the last number, for messages.
     """
 
     def __init__(
@@ -40,21 +63,24 @@ class Words:
 
     @property
     def count(self) -> int:
-        """Number of all words."""
+        """Number of all numbers."""
         return len(self._numbers)
 
     @property
-    def left(self) -> int:
-        """Number of words not read yet."""
-        return len(self._numbers) - self._next
+    def _has_more(self) -> bool:
+        return self._next < len(self._numbers)
 
     @property
-    def line(self) -> int:
-        """Line of the last word that was read."""
+    def _line(self) -> int:
+        """Line of the last number that was read."""
         return self._lines[max(self._next - 1, 0)] if self._lines else 1
 
+    def fault(self, expected: str, got: object, remedy: str, place: str) -> FileFormatError:
+        """The error for a fault in the line of the last number."""
+        return self.source.fault(expected, got, remedy, line=self._line, section=place)
+
     def whole_number(self, what: str, place: str, *, low: int, high: int | None = None) -> int:
-        """The next word, a whole number in a range.
+        """The next number, a whole one in a range.
 
         Args:
             what: What it is, for messages.
@@ -62,59 +88,61 @@ class Words:
             low: Smallest number allowed.
             high: Largest number allowed.
         """
-        if not self.left:
-            raise self.source.fault(what, self.end, TRUNCATED, line=self.line, section=place)
+        if not self._has_more:
+            raise self.fault(what, self.end, TRUNCATED, place)
         number = self._numbers[self._next]
         self._next += 1
         if number < low or (high is not None and number > high) or number != int(number):
             limits = f"{what}, a whole number from {low}" + ("" if high is None else f" to {high}")
-            raise self.source.fault(limits, f"{number:g}", CORRECT, line=self.line, section=place)
+            raise self.fault(limits, f"{number:g}", CORRECT, place)
         return int(number)
 
     def rest_of_line(self) -> list[float]:
-        """The words left on the line of the last one, which are read."""
-        begin, line = self._next, self.line
-        while self.left and self._lines[self._next] == line:
+        """Read the numbers left on the line of the last one."""
+        begin, line = self._next, self._line
+        while self._has_more and self._lines[self._next] == line:
             self._next += 1
         return self._numbers[begin : self._next]
 
-    def lines_left(self) -> list[Words]:
-        """The words not read yet, line by line; none if reading stopped inside a line."""
+    def lines_left(self) -> list[NumberReader]:
+        """The numbers not read yet, line by line; none if reading stopped inside a line."""
         lines = list(dict.fromkeys(self._lines[self._next :]))
-        if self._next and self.line in lines:
+        if self._next and self._line in lines:
             return []
-        split = [Words(self.source, [line], "the end of the line") for line in lines]
+        split = [NumberReader(self.source, [line], "the end of the line") for line in lines]
         if split:
             split[-1].end = self.end
         return split
 
     def require_end(self, after: str, place: str | None = None) -> None:
-        """Raises if there are words left.
+        """Raise if there are numbers left.
 
         Args:
             after: What has been read, for messages.
             place: Where in the instance.
         """
-        if self.left:
-            number, line = self._numbers[self._next], self._lines[self._next]
+        if self._has_more:
             raise self.source.fault(
-                f"{self.end} after {after}", f"{number:g}", CORRECT, line=line, section=place
-            )
+                f"{self.end} after {after}", f"{self._numbers[self._next]:g}", CORRECT,
+                line=self._lines[self._next], section=place,
+            )  # fmt: skip
 
 
-def read_jobs(words: Words, num_jobs: int, read_job: Callable[[Words, int], T]) -> list[T]:
+def read_jobs(
+    reader: NumberReader, num_jobs: int, read_job: Callable[[NumberReader, int], T]
+) -> list[T]:
     """All that is left of a file: jobs one after the other, wherever lines end.
 
-    Where every job has a line of its own, a line with too few or too many numbers is refused by
-    itself: otherwise its job would go on in the next line, and the message name another one.
+    If every job has its line, a line with too few or too many numbers raises by itself: otherwise
+    its job would continue in the next line, and the message name another one.
 
     Args:
-        words: The numbers, up to the first job read already.
+        reader: The numbers, up to the first job read already.
         num_jobs: Number of jobs.
         read_job: (numbers, job) → the job, whose numbers are read.
     """
     faults: list[FileFormatError] = []
-    lines = words.lines_left()
+    lines = reader.lines_left()
     if len(lines) == num_jobs:
         jobs: list[T] = []
         for job, line in enumerate(lines):
@@ -128,8 +156,8 @@ def read_jobs(words: Words, num_jobs: int, read_job: Callable[[Words, int], T]) 
         if len(faults) == 1:
             raise faults[0]
     try:
-        jobs = [read_job(words, job) for job in range(num_jobs)]
-        words.require_end(f"{num_jobs} jobs")
+        jobs = [read_job(reader, job) for job in range(num_jobs)]
+        reader.require_end(f"{num_jobs} jobs")
     except FileFormatError as fault:
         raise (faults[0] if faults else fault) from None
     return jobs
