@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import functools
 import re
+import runpy
 
 from collections.abc import Callable, Mapping
 from importlib.util import find_spec
@@ -67,6 +68,14 @@ def _experiments() -> dict[str, str]:
     }
 
 
+def _kernels() -> dict[str, str]:
+    """Compiled parts, and whether they are built; read without importing torch."""
+    folder = Path(__file__).resolve().parent.parent / "kernels"
+    built = runpy.run_path(str(folder / "build.py"))["library_path"]().exists()
+    how = "built" if built else "not built: python -m rl4co.kernels.build"
+    return {"pointer": f"Fused pointer attention on a CPU ({how})"}
+
+
 def _first_comment(path: Path) -> str:
     for line in path.read_text(encoding="utf-8").splitlines():
         if line.startswith("#") and not line.startswith("# @package"):
@@ -97,4 +106,5 @@ CATALOGUE: dict[str, Callable[[], dict[str, str]]] = {
     "methods": method_names,
     "solvers": functools.partial(_registered, SOLVERS),
     "embeddings": functools.partial(_registered, EMBEDDINGS),
+    "kernels": _kernels,
 }

@@ -105,6 +105,7 @@ def test_lists_agree_with_the_registries():
         "baselines": set(BASELINES),
         "decoding": set(_STRATEGIES),
         "methods": set(method_names()),
+        "kernels": {"pointer"},
     }
     assert {"example", "quick", "routing/am", "routing/pomo"} <= experiments
 
