@@ -46,7 +46,7 @@ def link_package(target: Path, source: Path, files: dict[str, str]) -> None:
 
 @pytest.fixture(scope="module")
 def extended(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The repository with the knapsack problem in it."""
+    """The repository with the flow-time problem in it."""
     folder = tmp_path_factory.mktemp("recipe") / "repository"
     link_package(folder, ROOT, sketch())
     return folder
@@ -67,25 +67,27 @@ def run(folder: Path, *arguments: str) -> str:
 
 def test_the_sketch_names_all_its_files():
     assert sorted(sketch()) == [
-        "rl4co/envs/graph/knapsack/__init__.py",
-        "rl4co/envs/graph/knapsack/cases.py",
-        "rl4co/envs/graph/knapsack/env.py",
-        "rl4co/envs/graph/knapsack/generator.py",
-        "rl4co/models/embeddings/knapsack.py",
+        "rl4co/envs/scheduling/flow_time/__init__.py",
+        "rl4co/envs/scheduling/flow_time/cases.py",
+        "rl4co/envs/scheduling/flow_time/env.py",
+        "rl4co/envs/scheduling/flow_time/generator.py",
+        "rl4co/models/embeddings/flow_time.py",
     ]
 
 
 @pytest.mark.slow
 def test_the_sketch_passes_the_contract_tests(extended: Path):
     """All of them that are about this problem; training a model on it is one."""
-    options = ("-v", "-p", "no:cacheprovider", "-k", "knapsack")
-    output = run(extended, "-m", "pytest", *options, "tests/contract")
+    options = ("-v", "-p", "no:cacheprovider", "-k", "flow_time or scheduling_problem")
+    folders = ("tests/contract", "tests/configs")
+    output = run(extended, "-m", "pytest", *options, *folders)
     assert int(re.search(r"(\d+) passed", output)[1]) > 50, output
     for test in (
-        "test_environment_keeps_the_contract[knapsack]",
-        "test_classes_are_importable[knapsack]",
-        "test_cases_cover_the_problem[knapsack]",
-        "test_training_improves[knapsack]",
+        "test_environment_keeps_the_contract[flow_time]",
+        "test_classes_are_importable[flow_time]",
+        "test_cases_cover_the_problem[flow_time]",
+        "test_training_improves[flow_time]",
+        "test_every_configured_scheduling_problem_has_an_experiment",
     ):
         assert f"{test} PASSED" in output, output
 
