@@ -24,6 +24,9 @@ ADAPTERS = {
     "dynamic_embedding": "rl4co.compat.embeddings:adapt_dynamic",
     "environment": "rl4co.compat.environments:adapt",
     "hint: decoding setting": "rl4co.compat.settings:DECODING_SETTINGS",
+    "decoder": "rl4co.compat.decoders:adapt",
+    "policy": "rl4co.compat.decoders:adapt_policy",
+    "strategy": "rl4co.compat.strategies:adapt",
 }
 
 

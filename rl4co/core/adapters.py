@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import importlib
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -40,6 +40,21 @@ def adapt(kind: str, entry: T) -> T:
     module, _, name = _ADAPTERS[kind].partition(":")
     adapter: Callable[[Any], T] = getattr(importlib.import_module(module), name)
     return adapter(entry)
+
+
+def hint(kind: str, name: str) -> str:
+    """What to write instead of a name that another style uses; "" if nothing is known.
+
+    Args:
+        kind: What is named, e.g. "decoding setting"; its table is registered as "hint: KIND".
+        name: The name.
+    """
+    location = _ADAPTERS.get(f"hint: {kind}")
+    if location is None:
+        return ""
+    module, _, table = location.partition(":")
+    hints: Mapping[str, str] = getattr(importlib.import_module(module), table)
+    return hints.get(name, "")
 
 
 def _is_native(entry: object) -> bool:

@@ -20,7 +20,7 @@ from rl4co.core.errors import ConfigError, UnknownNameError
 from rl4co.core.graphs import CandidateGraph
 from rl4co.core.layouts import node_index, per_solution
 from rl4co.core.ops import gather_points, get_distance
-from rl4co.decoding.rollout import decode, expand_solutions, walk
+from rl4co.decoding.rollout import DecodingTask, expand_solutions, follow
 from rl4co.decoding.strategies import Sampling
 from rl4co.envs.base import RL4COEnvBase, State
 from rl4co.envs.routing.tsp.ants import ANTS as TOURS
@@ -141,7 +141,11 @@ def sample_by_edges(
     with torch.no_grad():
         logits = EdgeLogits.of(graph, weights, state["locs"], rule)
         solutions = expand_solutions(state, num_solutions)
-        return decode(env, solutions, logits, Sampling(rng=rng), with_log_probs=False).actions
+        return (
+            Sampling(rng=rng)
+            .run(DecodingTask(env, solutions, logits, with_log_probs=False))
+            .actions
+        )
 
 
 def tour_log_likelihood(
@@ -220,7 +224,7 @@ def walk_log_likelihood(
     """
     solutions = expand_solutions(state, actions.shape[1])
     with torch.no_grad():
-        trace = walk(env, solutions, actions, record=("action_mask", "current_node", "i")).trace
+        trace = follow(env, solutions, actions, ("action_mask", "current_node", "i")).trace
     mask, here = trace["action_mask"], node_index(trace, "current_node")  # [B, A, T, N], [B, A, T]
     rows = (here - int(graph.has_hub)).clamp_min(0)
     targets = _rows(graph.targets, rows)  # [B, A, T, K]

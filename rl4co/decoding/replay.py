@@ -4,8 +4,8 @@ With the actions known, the inputs of all T steps are known too: the masks and t
 that a decoder reads, recorded during the rollout and stacked to a time axis. Instead of an
 autograd graph of T small steps there is one of a handful of batched matrix products.
 
-Many solutions of many steps make more logits than a cache, or a memory, holds. Then the batch is
-replayed in pieces, a few instances at a time, each of which is computed again in the backward pass.
+Many solutions of many steps have more logits than a cache, or the memory, holds. Then the batch is
+replayed in pieces, a few instances at a time, each of which is recomputed in the backward pass.
 """
 
 from __future__ import annotations
@@ -21,32 +21,51 @@ from torch.utils.checkpoint import checkpoint
 from rl4co.core.ops import gather_nodes, step_entropy
 from rl4co.decoding.rollout import SUPPORT, LogitsFn, Rollout
 from rl4co.decoding.strategies import DecodingStrategy
+from rl4co.envs.base import State
+
+#: (state with axes `[B, Q]`, actions `[B, Q]`, strategy, whether entropies are wanted) →
+#: log-probabilities `[B, Q]` and entropies `[B, Q]` (or None), for any number of queries Q.
+LogProbFn = Callable[[State, Tensor, DecodingStrategy, bool], tuple[Tensor, Tensor | None]]
 
 #: Logits of a piece, by the kind of device: on a CPU what the cache holds with its gradients,
-#: elsewhere what memory bears easily.
+#: elsewhere what memory holds easily.
 PIECE = {"cpu": 2**20}
 PIECE_ELSEWHERE = 2**27
-#: Up to so many times a piece, all is computed at once and kept for the backward pass.
+#: Up to this many times a piece, everything is computed at once and kept for the backward pass.
 WHOLE = 8
 
 
+def log_probs_from(logits_fn: LogitsFn) -> LogProbFn:
+    """Log-probabilities of actions from a function that returns logits."""
+
+    def log_prob_fn(
+        state: State, actions: Tensor, strategy: DecodingStrategy, with_entropy: bool
+    ) -> tuple[Tensor, Tensor | None]:
+        logits = strategy.filter(logits_fn(state), state.get(SUPPORT, state["action_mask"]))
+        log_probs = logits.log_softmax(-1)  # [B, Q, N]
+        entropy = step_entropy(log_probs) if with_entropy else None
+        return gather_nodes(log_probs, actions), entropy
+
+    return log_prob_fn
+
+
 def replay(
-    logits_fn: LogitsFn,
+    log_prob_fn: LogProbFn,
     rollout: Rollout,
     strategy: DecodingStrategy,
     *,
-    by_instance: Callable[[slice], LogitsFn] | None = None,
+    by_instance: Callable[[slice], LogProbFn] | None = None,
     chunk: int | None = None,
     with_entropy: bool = False,
 ) -> tuple[Tensor, Tensor | None]:
     """Log-probabilities (and entropies) of a rollout's actions, differentiable.
 
     Args:
-        logits_fn: State with axes `[B, Q]` → logits `[B, Q, N]`, for any number of queries Q.
-        rollout: Actions and the trace of the state keys that `logits_fn` reads.
+        log_prob_fn: Log-probabilities of all queries.
+        rollout: Actions, and the trace of the state keys that the policy reads.
         strategy: Filters the logits as during the rollout.
-        by_instance: Instances → the same function for these alone; None: it is for all or none,
-            and pieces are pieces of steps.
+        by_instance: Instances → the same function for these alone; None: it works for all
+            instances or none, and pieces are pieces of steps.
         chunk: Steps per piece; None: pieces are chosen by size.
         with_entropy: Compute the entropy of each step too.
 
@@ -58,24 +77,23 @@ def replay(
     if num_steps == 0:  # every action was forced
         zeros = torch.zeros(rollout.actions.shape, device=actions.device)
         return zeros, zeros if with_entropy else None
-    known = strategy.without_truncation() if SUPPORT in rollout.trace else strategy
+    if SUPPORT in rollout.trace:
+        strategy = strategy.without_truncation()
 
     def piece(rows: slice, steps: slice) -> Tensor:
-        """Log-probabilities (and entropies) `[(2,) b, S, t]` of some instances and steps."""
+        """Log-probabilities (and entropies) `[1 or 2, b, S, t]` of some instances and steps."""
         # All steps of all solutions are queries of their instance, Q = S * t.
         state = {
             key: value[rows, :, steps].flatten(1, 2)  # [b, Q, ...]
             for key, value in rollout.trace.items()
         }
-        chosen = actions[rows, :, steps]  # [b, S, t]
-        some = by_instance is not None and rows != slice(0, batch)
-        logits = (by_instance(rows) if some else logits_fn)(state)  # type: ignore[misc]
-        logits = known.filter(logits, state.get(SUPPORT, state["action_mask"]))
-        log_probs = logits.log_softmax(-1)  # [b, Q, N]
-        out = gather_nodes(log_probs, chosen.flatten(1))  # [b, Q]
-        if with_entropy:
-            out = torch.stack([out, step_entropy(log_probs)])
-        return out.unflatten(-1, (num_starts, -1))
+        function = log_prob_fn
+        if by_instance is not None and rows != slice(0, batch):
+            function = by_instance(rows)
+        chosen = actions[rows, :, steps].flatten(1)  # [b, Q]
+        log_probs, entropy = function(state, chosen, strategy, with_entropy)
+        values = [log_probs] if entropy is None else [log_probs, entropy]
+        return torch.stack(values).unflatten(-1, (num_starts, -1))
 
     logits_per_step = num_starts * rollout.trace["action_mask"].shape[-1]
     plan = list(
@@ -88,11 +106,11 @@ def replay(
             checkpoint(piece, rows, steps, use_reentrant=False) if recompute else piece(rows, steps)
             for steps in parts
         ]
-        # Behind its last step an instance waits for its batch mates: probability one.
-        result = torch.cat(pieces, -1)  # [(2,) b, S, t]
+        result = torch.cat(pieces, -1)  # [1 or 2, b, S, t]
+        # After its last step an instance waits for its batch mates, with probability one.
         results.append(F.pad(result, (rollout.forced, num_steps - result.shape[-1])))
-    whole = torch.cat(results, -3)  # [(2,) B, S, T]
-    return (whole[0], whole[1]) if with_entropy else (whole, None)
+    values = torch.cat(results, 1)  # [1 or 2, B, S, T]
+    return values[0], values[1] if with_entropy else None
 
 
 def _plan(

@@ -1,38 +1,42 @@
 """The decode loop: the one place that steps an environment to the end.
 
 State lives in a plain mapping of tensors with axes `[B, S]` (instances, solutions per instance);
-TensorDict appears only at the public border.
+TensorDict appears only in the public interface.
 """
 
 from __future__ import annotations
 
 import dataclasses
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import torch
 
 from tensordict import TensorDictBase
 from torch import Tensor
 
+from rl4co import kernels
 from rl4co.core.errors import ConfigError, InvalidActionError, format_indices
-from rl4co.core.ops import any_true, gather_nodes, step_entropy
+from rl4co.core.ops import any_true, gather_nodes
 from rl4co.decoding.logits import sample_weights
-from rl4co.decoding.strategies import DecodingStrategy
 from rl4co.envs.base import RL4COEnvBase, State
 
+if TYPE_CHECKING:
+    from rl4co.decoding.strategies import Decision, DecodingStrategy
+
 LogitsFn = Callable[[State], Tensor]
-#: State after an action → keys to change in it: what a recurrent policy remembers.
+#: State after an action → keys to change in it: the memory of a recurrent policy.
 MemoryFn = Callable[[State], State]
 
-#: Key of a trace: the actions that top-k or top-p left over. Recorded, because recomputing it would
+#: Key of a trace: the actions that top-k or top-p kept. Recorded, because recomputing it would
 #: move its border by rounding, and with it some chosen actions to probability zero.
 SUPPORT = "support"
 
 
 @dataclasses.dataclass
 class Rollout:
-    """What a rollout leaves behind.
+    """The solutions that a strategy constructed.
 
     Attributes:
         actions: `[B, S, T]`.
@@ -42,14 +46,69 @@ class Rollout:
         state: Final state, axes `[B, S]`; empty if the solutions were not made step by step.
         trace: Recorded state keys, stacked over the steps chosen by the policy `[B, S, T', ...]`.
         forced: Number of leading actions that were forced (with multi-start usually 1).
+        first_logits: Logits of the first chosen actions `[B, S]`, where `log_probs` is None.
     """
 
     actions: Tensor
-    log_probs: Tensor | None
-    entropy: Tensor | None
+    log_probs: Tensor | None = None
+    entropy: Tensor | None = None
     state: State = dataclasses.field(default_factory=dict)
     trace: State = dataclasses.field(default_factory=dict)
     forced: int = 0
+    first_logits: Tensor | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class DecodingTask:
+    """What a strategy decodes: initial states, the policy's logits, and the results wanted.
+
+    Attributes:
+        env: The environment.
+        state: Initial state with axes `[B, S]`.
+        logits: State → logits `[B, S, N]`.
+        memorise: Called with the state after each action, forced ones included; the keys that it
+            returns are carried along in the state. None: the policy has no memory.
+        memory_keys: Keys of the state that belong to the policy's memory.
+        starts: First actions `[B, S, K]` that are forced, or None.
+        record: State keys to keep for every step that the policy decides.
+        with_log_probs: Whether log-probabilities of the chosen actions are wanted.
+        with_entropy: Whether the entropy of each step is wanted.
+        num_steps: Exact number of steps (`done` is never looked at), or None.
+        max_steps: Raise an error after this many steps (default: the environment's bound).
+    """
+
+    env: RL4COEnvBase
+    state: State
+    logits: LogitsFn
+    memorise: MemoryFn | None = None
+    memory_keys: tuple[str, ...] = ()
+    starts: Tensor | None = None
+    record: tuple[str, ...] = ()
+    with_log_probs: bool = True
+    with_entropy: bool = False
+    num_steps: int | None = None
+    max_steps: int | None = None
+
+    @property
+    def forced_actions(self) -> tuple[Tensor, ...]:
+        """The forced first actions, `[B, S]` each."""
+        return () if self.starts is None else self.starts.unbind(-1)
+
+    def step_range(self) -> tuple[int, int]:
+        """Fewest and most steps to take: exactly `num_steps`, or the environment's bounds."""
+        if self.num_steps is not None:
+            return self.num_steps, self.num_steps
+        fewest, most = self.env.step_bounds(self.state)
+        if self.max_steps is None:
+            return fewest, most
+        return min(fewest, self.max_steps), self.max_steps
+
+    def advance(self, state: State, action: Tensor) -> State:
+        """One step of the environment and, if there is one, of the policy's memory."""
+        state = self.env.advance(state, action)
+        if self.memorise is not None:
+            state.update(self.memorise(state))  # `env.advance` returned a new mapping
+        return state
 
 
 def expand_solutions(state: State, num_solutions: int) -> State:
@@ -60,102 +119,71 @@ def expand_solutions(state: State, num_solutions: int) -> State:
     }
 
 
-def step_range(
-    env: RL4COEnvBase, state: State, num_steps: int | None, max_steps: int | None
-) -> tuple[int, int]:
-    """Fewest and most steps to take: exactly `num_steps`, or the environment's bounds."""
-    if num_steps is not None:
-        return num_steps, num_steps
-    fewest, most = env.step_bounds(state)
-    return (fewest, most) if max_steps is None else (min(fewest, max_steps), max_steps)
-
-
-def decode(
-    env: RL4COEnvBase,
-    state: State,
-    logits_fn: LogitsFn,
-    strategy: DecodingStrategy,
-    *,
-    starts: Tensor | None = None,
-    memorise: MemoryFn | None = None,
-    record: Sequence[str] = (),
-    with_log_probs: bool = True,
-    with_entropy: bool = False,
-    num_steps: int | None = None,
-    max_steps: int | None = None,
-) -> Rollout:
+def decode(task: DecodingTask, strategy: DecodingStrategy) -> Rollout:
     """Constructs solutions step by step.
+
+    Args:
+        task: What is decoded.
+        strategy: Chooses the actions.
+    """
+    state, history, end = task.state, _History(task, strategy), EndOfEpisode(task)
+    for action in task.forced_actions:
+        history.add_forced(action)
+        state = task.advance(state, action)
+
+    step = len(task.forced_actions)
+    while not end.is_reached(step, state):
+        logits = task.logits(state)
+        decision = strategy.decide(task, logits, step, state)
+        history.add(state, logits, decision)
+        state = task.advance(state, decision.action)
+        step += 1
+    return history.to_rollout(state, surplus=end.surplus)
+
+
+def follow(
+    env: RL4COEnvBase, state: State, actions: Tensor, record: tuple[str, ...] = (), forced: int = 0
+) -> Rollout:
+    """Follows known actions through the environment and records what the policy would have seen.
 
     Args:
         env: The environment.
         state: Initial state with axes `[B, S]`.
-        logits_fn: State → logits `[B, S, N]`.
-        strategy: Filters the logits and chooses actions.
-        starts: First actions `[B, S, K]` forced upon the policy.
-        memorise: Called with the state after each action, forced ones included; what it returns is
-            carried along in the state.
-        record: State keys to keep for every step that the policy decides.
-        with_log_probs: Compute log-probabilities of the chosen actions.
-        with_entropy: Compute the entropy of each step.
-        num_steps: Exact number of steps; skips all looks at `done`.
-        max_steps: Stop with an error after this many steps (default: the environment's bound).
+        actions: `[B, S, T]`.
+        record: State keys to keep for every step after the forced ones.
+        forced: Number of leading actions that are forced.
     """
-    fewest, most = step_range(env, state, num_steps, max_steps)
-    actions: list[Tensor] = []
-    log_probs: list[Tensor] = []
-    entropies: list[Tensor] = []
-    trace: dict[str, list[Tensor]] = {key: [] for key in record}
-    if record and strategy.truncates:
-        trace[SUPPORT] = []
-
-    for action in () if starts is None else starts.unbind(-1):
-        actions.append(action)
-        log_probs.append(torch.zeros(action.shape, device=action.device))
-        entropies.append(log_probs[0])
-        state = advance(env, state, action, memorise)
-
-    for step in range(len(actions), most):
-        # Looking at `done` synchronises with the device: not before the shortest solution ends.
-        if step >= fewest and fewest < most and all_finished(env, state):
-            break
-        logits = strategy.filter(logits_fn(state), state["action_mask"])
-        action = strategy.choose(logits, step, state)
-        actions.append(action)
-        for key, values in trace.items():
-            values.append(logits > -torch.inf if key == SUPPORT else state[key])
-        if with_log_probs or with_entropy:
-            normalised = logits.log_softmax(-1)
-            log_probs.append(gather_nodes(normalised, action))
-            if with_entropy:
-                entropies.append(step_entropy(normalised))
-        state = advance(env, state, action, memorise)
-    else:
-        if num_steps is None:
-            require_finished(env, state, most)
-
-    return Rollout(
-        actions=torch.stack(actions, -1),  # [B, S, T]
-        log_probs=torch.stack(log_probs, -1) if with_log_probs else None,
-        entropy=torch.stack(entropies, -1) if with_entropy else None,
-        state=state,
-        trace=_stack(trace, state),
-        forced=0 if starts is None else starts.shape[-1],
-    )
+    trace = Trace(record)
+    for step, action in enumerate(actions.unbind(-1)):
+        if step >= forced:
+            trace.add(state)
+        state = env.advance(state, action)
+    return Rollout(actions, state=state, trace=trace.stack(state), forced=forced)
 
 
-def advance(env: RL4COEnvBase, state: State, action: Tensor, memorise: MemoryFn | None) -> State:
-    """One step of the environment and, if there is one, of the policy's memory."""
-    state = env.advance(state, action)
-    if memorise is not None:
-        state.update(memorise(state))  # `advance` returned a mapping of its own
-    return state
+class Trace:
+    """Values of some state keys at every step that the policy decides.
 
+    Args:
+        keys: The keys.
+    """
 
-def _stack(trace: dict[str, list[Tensor]], state: State) -> State:
-    """Stacks recorded values over steps; without any step, tensors without steps."""
-    if not all(trace.values()):
-        return {key: state[key].unsqueeze(2)[:, :, :0] for key in trace if key in state}
-    return {key: _stack_steps(values) for key, values in trace.items()}
+    def __init__(self, keys: tuple[str, ...]) -> None:
+        self.values: dict[str, list[Tensor]] = {key: [] for key in keys}
+
+    def add(self, state: State) -> None:
+        """Keeps the values of one step."""
+        for key, values in self.values.items():
+            values.append(state[key])
+
+    def stack(self, state: State, surplus: int = 0) -> State:
+        """The values of all steps but the last `surplus`: `[B, S, T, ...]`."""
+        if not all(self.values.values()):  # no step: tensors without steps
+            return {key: state[key].unsqueeze(2)[:, :, :0] for key in self.values if key in state}
+        return {
+            key: _stack_steps(values[: len(values) - surplus])
+            for key, values in self.values.items()
+        }
 
 
 def _stack_steps(values: list[Tensor]) -> Tensor:
@@ -166,37 +194,100 @@ def _stack_steps(values: list[Tensor]) -> Tensor:
     return torch.stack(values, 2)
 
 
-def walk(
-    env: RL4COEnvBase,
-    state: State,
-    actions: Tensor,
-    *,
-    record: Sequence[str] = (),
-    forced: int = 0,
-) -> Rollout:
-    """Follows given actions through the environment, to record what the policy would have seen.
+class _History:
+    """What the decode loop keeps of its steps."""
+
+    def __init__(self, task: DecodingTask, strategy: DecodingStrategy) -> None:
+        self.forced = len(task.forced_actions)
+        self.trace = Trace(task.record)
+        if task.record and strategy.truncates:
+            self.trace.values[SUPPORT] = []
+        self.actions: list[Tensor] = []
+        self.log_probs: list[Tensor] | None = [] if task.with_log_probs else None
+        self.entropies: list[Tensor] | None = [] if task.with_entropy else None
+        self.first_logits: Tensor | None = None
+
+    def add_forced(self, action: Tensor) -> None:
+        """A forced action has probability one."""
+        self.actions.append(action)
+        for values in (self.log_probs, self.entropies):
+            if values is not None:
+                values.append(torch.zeros(action.shape, device=action.device))
+
+    def add(self, state: State, logits: Tensor, decision: Decision) -> None:
+        """Keeps the decision that was made in a state, from these logits."""
+        self.actions.append(decision.action)
+        self.trace.add(state if decision.support is None else {**state, SUPPORT: decision.support})
+        if self.log_probs is not None and decision.log_prob is not None:
+            self.log_probs.append(decision.log_prob)
+        elif self.first_logits is None:
+            self.first_logits = gather_nodes(logits, decision.action)
+        if self.entropies is not None and decision.entropy is not None:
+            self.entropies.append(decision.entropy)
+
+    def to_rollout(self, state: State, surplus: int) -> Rollout:
+        """The rollout, without the steps after the end of all solutions."""
+        last = len(self.actions) - surplus
+
+        def stack(values: list[Tensor] | None) -> Tensor | None:
+            return None if values is None else torch.stack(values[:last], -1)  # [B, S, T]
+
+        return Rollout(
+            actions=torch.stack(self.actions[:last], -1),
+            log_probs=stack(self.log_probs),
+            entropy=stack(self.entropies),
+            state=state,
+            trace=self.trace.stack(state, surplus),
+            forced=self.forced,
+            first_logits=self.first_logits,
+        )
+
+
+class EndOfEpisode:
+    """Decides when all solutions are complete.
+
+    Looking at `done` waits for the device. Where that is slow, the loop looks at growing intervals,
+    and the steps that it takes after the end are :attr:`surplus`.
 
     Args:
-        env: The environment.
-        state: Initial state with axes `[B, S]`.
-        actions: `[B, S, T]`.
-        record: State keys to keep for every step after the forced ones.
-        forced: Number of leading actions that the policy does not answer for.
+        task: What is decoded.
     """
-    trace: dict[str, list[Tensor]] = {key: [] for key in record}
-    for step, action in enumerate(actions.unbind(-1)):
-        if step >= forced:
-            for key, values in trace.items():
-                values.append(state[key])
-        state = env.advance(state, action)
-    return Rollout(
-        actions=actions,
-        log_probs=None,
-        entropy=None,
-        state=state,
-        trace=_stack(trace, state),
-        forced=forced,
-    )
+
+    def __init__(self, task: DecodingTask) -> None:
+        self.task = task
+        self.fewest, self.most = task.step_range()
+        self._next_look = self.fewest
+        self._interval = max(1, self.fewest // 8)
+        self._done_since_look: list[Tensor] = []
+
+    def is_reached(self, step: int, state: State) -> bool:
+        """Whether to stop before this step.
+
+        Raises:
+            InvalidActionError: If the last step was taken and some solution is not complete.
+        """
+        if step >= self.most:
+            if self.task.num_steps is None:
+                require_finished(self.task.env, state, self.most)
+            return True
+        if step < self.fewest or self.fewest == self.most:
+            return False
+        self._done_since_look.append(state["done"])
+        if step < self._next_look and kernels.waits_for_device(state["done"]):
+            return False
+        if all_finished(self.task.env, state):
+            return True
+        self._next_look, self._interval = step + self._interval, 2 * self._interval
+        self._done_since_look.clear()
+        return False
+
+    @property
+    def surplus(self) -> int:
+        """Steps that were taken after all solutions were complete."""
+        if len(self._done_since_look) < 2:
+            return 0
+        complete = torch.stack(self._done_since_look).flatten(1).all(1)  # [steps since the look]
+        return max(int(complete.sum()) - 1, 0)
 
 
 def rollout(
@@ -244,17 +335,17 @@ def random_policy(td: TensorDictBase) -> TensorDictBase:
 
 
 def all_finished(env: RL4COEnvBase, state: State) -> bool:
-    """Whether every instance is done; refuses states from which there is no way on."""
+    """Whether every instance is done; raises for unfinished states that allow no action."""
     if bool(state["done"].all()):
         return True
-    _refuse_stuck(env, is_stuck(state))
+    _reject_dead_ends(env, is_dead_end(state))
     return False
 
 
-def refuse_dead_ends(env: RL4COEnvBase, state: State, actions: Tensor) -> None:
+def check_for_dead_ends(env: RL4COEnvBase, state: State, actions: Tensor) -> None:
     """Raises if allowed actions lead to an unfinished state that allows none.
 
-    What a rollout with a known number of steps does not look for; NaN logits are what it leaves.
+    A rollout with a known number of steps does not check this; its logits are NaN then.
 
     Args:
         env: The environment.
@@ -267,16 +358,16 @@ def refuse_dead_ends(env: RL4COEnvBase, state: State, actions: Tensor) -> None:
         for key, value in state.items()
     }
     allowed = torch.ones_like(state["done"])  # [B, S', 1], whether all actions so far were
-    _refuse_stuck(env, is_stuck(state))
+    _reject_dead_ends(env, is_dead_end(state))
     for action in actions.unbind(-1):
         allowed = allowed & (state["action_mask"].gather(-1, action.unsqueeze(-1)) | state["done"])
-        if not bool(allowed.any()):  # chosen by NaN: what follows is nobody's fault
+        if not bool(allowed.any()):  # chosen by NaN: later states are not the environment's fault
             return
         state = env.advance(state, action)
-        _refuse_stuck(env, is_stuck(state) & allowed)
+        _reject_dead_ends(env, is_dead_end(state) & allowed)
 
 
-def is_stuck(state: State) -> Tensor:
+def is_dead_end(state: State) -> Tensor:
     """Unfinished states that allow no action: `[*B, 1]`."""
     return ~(any_true(state["action_mask"]) | state["done"])
 
@@ -290,11 +381,11 @@ def require_finished(env: RL4COEnvBase, state: State, steps: int) -> None:
         )
 
 
-def _refuse_stuck(env: RL4COEnvBase, stuck: Tensor) -> None:
-    if bool(stuck.any()):
+def _reject_dead_ends(env: RL4COEnvBase, dead_end: Tensor) -> None:
+    if bool(dead_end.any()):
         raise InvalidActionError(
             f"expected an allowed action in every unfinished {env.name} state, got none in "
-            f"instances {_instances(stuck)}; the instance is infeasible or the mask is wrong"
+            f"instances {_instances(dead_end)}; the instance is infeasible or the mask is wrong"
         )
 
 

@@ -1,39 +1,57 @@
-"""How actions are chosen: a validated record of settings and a choice rule per strategy.
+"""Decoding strategies: settings, how actions are chosen, and how a decoding task is run.
 
-A strategy of one's own is a subclass of :class:`DecodingStrategy` with `choose`. It is given to a
-policy as it is (class or object), or by the name under which `@DECODING.register` files it.
+A custom strategy is a subclass of :class:`DecodingStrategy` that defines `choose`. A policy accepts
+it as a class, as an object, or by the name under which `@DECODING.register` registers it.
 """
 
 from __future__ import annotations
 
 import copy
 import dataclasses
+import functools
 import inspect
 
-from collections.abc import Mapping
-from typing import Any, ClassVar, TypeAlias, TypeVar
+from collections.abc import Iterable, Mapping
+from typing import Any, ClassVar, NamedTuple, TypeAlias, TypeVar
 
 import torch
 
 from torch import Tensor
 
+from rl4co.core.adapters import adapt, hint
 from rl4co.core.errors import ConfigError, UnknownNameError
+from rl4co.core.ops import gather_nodes, step_entropy
 from rl4co.core.registry import DECODING
+from rl4co.decoding.beam import beam_search
 from rl4co.decoding.logits import filter_logits, sample_actions
-from rl4co.decoding.step_hooks import HOOKS, StepHooks, refuse_unheard
+from rl4co.decoding.rollout import DecodingTask, Rollout, decode, follow
 
 S = TypeVar("S", bound="DecodingStrategy")
 
 
+class Decision(NamedTuple):
+    """The actions of one step, and what the task wants to know about them.
+
+    Attributes:
+        action: Actions `[*B]`.
+        log_prob: Their log-probabilities `[*B]`, or None.
+        entropy: Entropy of the distribution `[*B]`, or None.
+        support: Actions that top-k or top-p kept `[*B, N]`, or None.
+    """
+
+    action: Tensor
+    log_prob: Tensor | None = None
+    entropy: Tensor | None = None
+    support: Tensor | None = None
+
+
 @dataclasses.dataclass(frozen=True)
-class DecodingStrategy(StepHooks):
+class DecodingStrategy:
     """Settings of a decoding strategy. Subclasses choose the action.
 
     The distribution of a step is the softmax of :meth:`filter`, and log-likelihoods are those of
-    this distribution, however :meth:`choose` picks from it.
-
-    A subclass in the published form (`_step`, `pre_decoder_hook`, ...) runs step by step instead,
-    see :mod:`rl4co.decoding.step_hooks`.
+    this distribution, however :meth:`choose` picks from it. A strategy that is more than a choice
+    in every step (beam search, say) overrides :meth:`run`.
 
     Args:
         temperature: Divides the logits.
@@ -63,19 +81,19 @@ class DecodingStrategy(StepHooks):
 
     #: Whether actions are drawn at random.
     draws: ClassVar[bool] = False
-    #: The strategy's name where actions are not chosen by :meth:`choose`, so that none may be.
+    #: Name of a strategy that does not call :meth:`choose`; subclasses must not override it then.
     fixed_choice: ClassVar[str | None] = None
+    #: Whether the actions are known in advance.
+    has_actions: ClassVar[bool] = False
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        cls.uses_hooks = cls.uses_hooks or any(name in vars(cls) for name in HOOKS)
-        refuse_unheard(cls, None if "fixed_choice" in vars(cls) else cls.fixed_choice)
-
-    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
-        """An object with hooks keeps what happens on it; others never change."""
-        if cls.uses_hooks:
-            setattr(cls, "__setattr__", object.__setattr__)  # noqa: B010
-        return super().__new__(cls)
+        if cls.fixed_choice and "choose" in vars(cls) and "fixed_choice" not in vars(cls):
+            raise ConfigError(
+                f"expected no choose in {cls.__name__}: the actions of {cls.fixed_choice} are not "
+                "chosen one by one; derive from DecodingStrategy, or override filter"
+            )
+        adapt("strategy", cls)
 
     def __post_init__(self) -> None:
         if not self.temperature > 0:
@@ -88,7 +106,7 @@ class DecodingStrategy(StepHooks):
             raise ConfigError(f"expected tanh_clipping of at least 0, got {self.tanh_clipping}")
         if self.num_samples < 1:
             raise ConfigError(f"expected num_samples of at least 1, got {self.num_samples}")
-        if self.num_starts == 0:  # published for: not asked for
+        if self.num_starts == 0:  # as many as the environment offers
             object.__setattr__(self, "num_starts", None)
         if self.num_starts is not None and self.num_starts < 1:
             raise ConfigError(f"expected num_starts of at least 1, got {self.num_starts}")
@@ -99,8 +117,8 @@ class DecodingStrategy(StepHooks):
             )
 
     @property
-    def replays(self) -> bool:
-        """Whether the distributions of all steps can be had at once, after the fact."""
+    def can_replay(self) -> bool:
+        """Whether the distributions of all steps can be computed at once, after the rollout."""
         return type(self).filter is DecodingStrategy.filter
 
     @property
@@ -109,18 +127,52 @@ class DecodingStrategy(StepHooks):
         return self.top_k > 0 or self.top_p > 0
 
     def without_truncation(self) -> DecodingStrategy:
-        """The same strategy for logits whose support is known already."""
+        """The same strategy for logits whose support is already known."""
         return self.with_settings(top_k=0, top_p=0.0)
 
     def with_settings(self: S, **settings: Any) -> S:
-        """The same strategy with other settings, whatever its constructor takes."""
-        twin = copy.copy(self)
-        vars(twin).update(settings)
-        twin.__post_init__()
-        return twin
+        """A copy with other settings, whatever arguments its constructor accepts."""
+        if not settings:
+            return self
+        strategy = copy.copy(self)
+        vars(strategy).update(settings)
+        strategy.__post_init__()
+        return strategy
+
+    def count_solutions(self, starts: Tensor | None) -> int:
+        """Solutions S per instance.
+
+        Args:
+            starts: First actions `[B, S, K]` that are forced, or None.
+        """
+        return self.num_samples if starts is None else starts.shape[1]
+
+    def run(self, task: DecodingTask) -> Rollout:
+        """Constructs solutions; step by step unless overridden."""
+        return decode(task, self)
+
+    def decide(
+        self, task: DecodingTask, logits: Tensor, step: int, state: Mapping[str, Tensor]
+    ) -> Decision:
+        """The actions of a step: filters the logits and chooses.
+
+        Args:
+            task: Says which results are wanted.
+            logits: Logits of the policy `[*B, N]`.
+            step: Number of the step.
+            state: State of the environment with batch `*B`.
+        """
+        filtered = self.filter(logits, state["action_mask"])
+        action = self.choose(filtered, step, state)
+        support = filtered > -torch.inf if task.record and self.truncates else None
+        if not (task.with_log_probs or task.with_entropy):
+            return Decision(action, support=support)
+        log_probs = filtered.log_softmax(-1)  # [*B, N]
+        entropy = step_entropy(log_probs) if task.with_entropy else None
+        return Decision(action, gather_nodes(log_probs, action), entropy, support)
 
     def filter(self, logits: Tensor, mask: Tensor) -> Tensor:
-        """Filtered logits `[*B, N]`; their softmax is the distribution of the actions."""
+        """Filtered logits `[*B, N]`; their softmax is the distribution over actions."""
         return filter_logits(
             logits,
             mask if self.mask_logits else None,
@@ -134,14 +186,14 @@ class DecodingStrategy(StepHooks):
         """The actions of a step.
 
         Args:
-            logits: What :meth:`filter` left, `[*B, N]`; minus infinity for forbidden actions.
-            step: Number of the step, counted from 0 and with forced starts.
-            state: State of the environment with batch `*B`; not to be changed.
+            logits: Filtered logits `[*B, N]`; minus infinity for forbidden actions.
+            step: Number of the step, counted from 0 and including forced starts.
+            state: State of the environment with batch `*B`; it must not be changed.
 
         Returns:
             Actions `[*B]`, int64.
         """
-        raise NotImplementedError(f"write choose(logits, step, state) in {type(self).__name__}")
+        raise NotImplementedError(f"define choose(logits, step, state) in {type(self).__name__}")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -174,6 +226,7 @@ class Evaluate(DecodingStrategy):
     actions: Tensor | None = None
 
     fixed_choice: ClassVar[str | None] = "evaluate"
+    has_actions: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -183,11 +236,23 @@ class Evaluate(DecodingStrategy):
                 f"num_samples={self.num_samples} and num_starts={self.num_starts}"
             )
 
-    def choose(self, logits: Tensor, step: int, state: Mapping[str, Tensor]) -> Tensor:
-        """The given action of this step."""
-        return self.given()[..., step]
+    def count_solutions(self, starts: Tensor | None) -> int:
+        """As many as there are actions for."""
+        return self.known_actions.shape[1]
 
-    def given(self) -> Tensor:
+    def run(self, task: DecodingTask) -> Rollout:
+        """Follows the actions; asks the policy at every step only if nothing is recorded."""
+        if not task.record:
+            return decode(task, self)
+        forced = len(task.forced_actions)
+        return follow(task.env, task.state, self.known_actions, task.record, forced)
+
+    def choose(self, logits: Tensor, step: int, state: Mapping[str, Tensor]) -> Tensor:
+        """The known action of this step."""
+        return self.known_actions[..., step]
+
+    @property
+    def known_actions(self) -> Tensor:
         """The actions to evaluate, `[B, S, T]`."""
         if self.actions is None:
             raise ConfigError("expected actions to evaluate, got None; pass actions=...")
@@ -201,6 +266,7 @@ class BeamSearch(DecodingStrategy):
     beam_width: int = 10
 
     fixed_choice: ClassVar[str | None] = "beam search"
+    can_replay = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -211,6 +277,10 @@ class BeamSearch(DecodingStrategy):
                 f"expected beam_width alone for beam search, got num_samples={self.num_samples}, "
                 f"num_starts={self.num_starts}, multistart={self.multistart}"
             )
+
+    def run(self, task: DecodingTask) -> Rollout:
+        """Searches all beams together."""
+        return beam_search(task, self)
 
 
 _STRATEGIES: dict[str, tuple[type[DecodingStrategy], dict[str, Any]]] = {
@@ -223,65 +293,68 @@ _STRATEGIES: dict[str, tuple[type[DecodingStrategy], dict[str, Any]]] = {
 }
 
 
-#: Settings of the published package that have no counterpart → what to write.
-_PUBLISHED_SETTINGS = {
-    "multisample": "leave it out, num_samples says the same;",
-    "store_all_logp": "use return_entropy=True, or return_sum_log_likelihood=False;",
-    "improvement_method_mode": "leave it out, improvement policies choose by themselves;",
-    "softmax_temp": "write temperature;",
-}
-
-#: What a policy takes as `decode_type`: a name, a class or an object.
+#: What a policy accepts as `decode_type`: a name, a class or an object.
 DecodeType: TypeAlias = str | type[DecodingStrategy] | DecodingStrategy
 
 
 def get_decoding_strategy(decode_type: DecodeType, **settings: Any) -> DecodingStrategy:
-    """The strategy that is meant; settings that are None keep their defaults.
+    """The strategy for a decode type; settings that are None keep their defaults.
 
     Args:
         decode_type: greedy, sampling, multistart_greedy, multistart_sampling, beam_search,
-            evaluate, a registered name (`multistart_` in front forces starts), a class or an
-            object, whose settings are kept where none are given.
-        settings: Settings of the strategy; unknown ones are refused.
+            evaluate, a registered name (the prefix `multistart_` forces starts), a class, or an
+            object, which keeps its settings where none are passed.
+        settings: Settings of the strategy; unknown ones raise an error.
     """
-    given = {key: value for key, value in settings.items() if value is not None}
-    cls, preset = _strategy(decode_type)
-    _refuse_unknown(cls, decode_type, given)
+    settings = {key: value for key, value in settings.items() if value is not None}
+    cls, preset = _look_up(decode_type)
+    _check_settings(cls, decode_type, settings)
     # A number of starts asks for multi-start decoding, whatever the strategy is called.
-    if given.get("num_starts", 0) > 1 and cls.fixed_choice is None:
+    if settings.get("num_starts", 0) > 1 and cls.fixed_choice is None:
         preset = {"multistart": True}
-    chosen = {**preset, **given}
+    settings = {**preset, **settings}
     if isinstance(decode_type, DecodingStrategy):
-        return decode_type.with_settings(**chosen)
-    taken = {key: value for key, value in chosen.items() if key in _constructor_arguments(cls)}
-    others = {key: value for key, value in chosen.items() if key not in taken}
-    return cls(**taken).with_settings(**others)
+        return decode_type.with_settings(**settings)
+    arguments = {k: value for k, value in settings.items() if k in _constructor_arguments(cls)}
+    others = {key: value for key, value in settings.items() if key not in arguments}
+    return cls(**arguments).with_settings(**others)
+
+
+_cached_strategy = functools.lru_cache(maxsize=256)(get_decoding_strategy)
+
+#: Settings that differ from call to call, so that strategies are cached without them.
+_PER_CALL = ("rng", "actions")
 
 
 def complete_strategy(
     decode_type: DecodeType, defaults: Mapping[str, Any], settings: Mapping[str, Any]
 ) -> DecodingStrategy:
-    """The strategy with what a policy prefers, where neither the caller nor the object says more.
+    """The strategy for a decode type, with a policy's preferences where settings are missing.
 
     Args:
-        decode_type: See :func:`get_decoding_strategy`.
-        defaults: Preferences of the policy; of an object they replace what was left unset.
-        settings: What the caller asks for.
+        decode_type: See :func:`get_decoding_strategy`. Strategies of the library are built once
+            per set of settings.
+        defaults: Preferences of the policy; of an object they replace settings left at defaults.
+        settings: Settings of the caller.
     """
     if isinstance(decode_type, DecodingStrategy):
         unset = {field.name: field.default for field in dataclasses.fields(DecodingStrategy)}
         defaults = {
             key: value for key, value in defaults.items() if getattr(decode_type, key) == unset[key]
         }
-    given = {key: value for key, value in settings.items() if value is not None}
-    return get_decoding_strategy(decode_type, **{**defaults, **given})
+    settings = {**defaults, **{key: value for key, value in settings.items() if value is not None}}
+    if not isinstance(decode_type, str) or decode_type not in _STRATEGIES:
+        return get_decoding_strategy(decode_type, **settings)
+    per_call = {key: settings.pop(key) for key in _PER_CALL if key in settings}
+    _check_settings(_STRATEGIES[decode_type][0], decode_type, per_call)
+    return _cached_strategy(decode_type, **settings).with_settings(**per_call)
 
 
 def is_multistart(decode_type: DecodeType) -> bool:
     """Whether a strategy forces its first actions to distinct starts."""
     if isinstance(decode_type, DecodingStrategy):
         return decode_type.multistart
-    _, preset = _strategy(decode_type)
+    _, preset = _look_up(decode_type)
     return bool(preset.get("multistart", False))
 
 
@@ -292,8 +365,8 @@ def multistart_type(decode_type: DecodeType) -> DecodeType:
     return get_decoding_strategy(decode_type, multistart=True)
 
 
-def _strategy(decode_type: DecodeType) -> tuple[type[DecodingStrategy], dict[str, Any]]:
-    """Class and settings of the strategy that is meant."""
+def _look_up(decode_type: DecodeType) -> tuple[type[DecodingStrategy], dict[str, Any]]:
+    """Class and preset settings of a decode type."""
     if isinstance(decode_type, DecodingStrategy):
         return type(decode_type), {}
     if isinstance(decode_type, type) and issubclass(decode_type, DecodingStrategy):
@@ -305,28 +378,33 @@ def _strategy(decode_type: DecodeType) -> tuple[type[DecodingStrategy], dict[str
         )
     if decode_type in _STRATEGIES:
         return _STRATEGIES[decode_type]
-    plain = decode_type.removeprefix("multistart_")
-    if plain not in DECODING:
+    name = decode_type.removeprefix("multistart_")
+    if name not in DECODING:
         raise UnknownNameError("decode type", decode_type, {*_STRATEGIES, *DECODING})
-    return DECODING[plain], {} if plain == decode_type else {"multistart": True}
+    return DECODING[name], {} if name == decode_type else {"multistart": True}
 
 
-def _refuse_unknown(
-    cls: type[DecodingStrategy], decode_type: DecodeType, given: Mapping[str, Any]
+def _check_settings(
+    cls: type[DecodingStrategy], decode_type: DecodeType, settings: Iterable[str]
 ) -> None:
     """Raises for a setting that is neither a field nor an argument of the constructor."""
-    known = {field.name for field in dataclasses.fields(cls)} | _constructor_arguments(cls)
-    for key in given:
+    known = _field_names(cls) | _constructor_arguments(cls)
+    for key in settings:
         if key not in known:
             name = decode_type if isinstance(decode_type, str) else cls.__name__
-            hint = _PUBLISHED_SETTINGS.get(key, "")
-            raise UnknownNameError(f"setting of decode type {name!r}", key, known, hint)
+            raise UnknownNameError(
+                f"setting of decode type {name!r}", key, known, hint("decoding setting", key)
+            )
+
+
+def _field_names(cls: type[DecodingStrategy]) -> set[str]:
+    return {field.name for field in dataclasses.fields(cls)}
 
 
 def _constructor_arguments(cls: type[DecodingStrategy]) -> set[str]:
-    """Names that the constructor takes; with `**kwargs`, those of all settings as well."""
+    """Names that the constructor accepts; with `**kwargs`, those of all settings as well."""
     parameters = inspect.signature(cls).parameters.values()
     names = {parameter.name for parameter in parameters if parameter.kind != parameter.VAR_KEYWORD}
     if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
-        names |= {field.name for field in dataclasses.fields(cls)}
+        names |= _field_names(cls)
     return names

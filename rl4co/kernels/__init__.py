@@ -12,9 +12,8 @@ Importing this package does not import numba: a loop is compiled when it is firs
 from __future__ import annotations
 
 from rl4co.kernels.compile import CompiledFunction, compiled
-from rl4co.kernels.rollout import roll_out
 from rl4co.kernels.score_mixing import mix_scores
-from rl4co.kernels.switch import are_enabled, disabled
+from rl4co.kernels.switch import are_enabled, disabled, waits_for_device
 from rl4co.kernels.threads import run_in_chunks
 from rl4co.kernels.untouched import is_untouched, may_replace, standard
 
@@ -26,7 +25,7 @@ __all__ = [
     "is_untouched",
     "may_replace",
     "mix_scores",
-    "roll_out",
     "run_in_chunks",
     "standard",
+    "waits_for_device",
 ]

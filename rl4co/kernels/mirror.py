@@ -11,7 +11,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import hashlib
-import importlib
 import inspect
 import warnings
 
@@ -32,14 +31,12 @@ class Mirror:
         methods: Methods of the environment that it repeats.
         fresh: State keys → their value right after `reset`.
         fingerprint: Of the sources of all that is repeated, see :meth:`digest`.
-        context: Context embedding that it repeats, as "module:class"; None: none.
     """
 
     problem: str
     methods: tuple[str, ...]
     fresh: Mapping[str, int]
     fingerprint: str
-    context: str | None = None
 
     def applies(self, env: Any, state: Mapping[str, Tensor]) -> bool:
         """Whether the loop does what the environment does from this state on."""
@@ -66,10 +63,6 @@ class Mirror:
     def digest(self, env: Any) -> str:
         """Of the sources of all functions that are repeated, as they are in this environment."""
         functions = [part for method in self.methods for part in _definitions(env, method)]
-        if self.context is not None:
-            module, name = self.context.split(":")
-            embedding = getattr(importlib.import_module(module), name)
-            functions += [getattr(embedding, part) for part in ("nodes", "features", "table_rows")]
         return _digest(*(getattr(function, "__func__", function) for function in functions))
 
 

@@ -7,6 +7,8 @@ import os
 
 from collections.abc import Iterator
 
+from torch import Tensor
+
 #: Values of the environment variable `RL4CO_KERNELS` that turn kernels off.
 _OFF = ("0", "false", "off", "no")
 
@@ -16,6 +18,14 @@ _enabled = os.environ.get("RL4CO_KERNELS", "1").strip().lower() not in _OFF
 def are_enabled() -> bool:
     """Whether compiled code may run."""
     return _enabled
+
+
+def waits_for_device(tensor: Tensor) -> bool:
+    """Whether reading a value of this tensor may stall a device.
+
+    With kernels switched off, code behaves as on a GPU wherever it runs.
+    """
+    return tensor.device.type != "cpu" or not _enabled
 
 
 @contextlib.contextmanager

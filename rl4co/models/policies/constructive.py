@@ -1,13 +1,18 @@
 """Constructive policies: encode once, decode a solution step by step.
 
-:class:`ConstructivePolicy` owns the road from a state to solutions, rewards and log-likelihoods.
-Training takes the fast lane where the decoder allows it: actions are sampled without gradients,
-then the log-probabilities of all steps are computed at once (:mod:`rl4co.decoding.replay`).
+:meth:`ConstructivePolicy.forward` leads from a state to solutions, rewards and log-likelihoods:
+
+    plan → encode → roll out → replay (where gradients are wanted) → score
+
+In training, actions are sampled without gradients; then :mod:`rl4co.decoding.replay` computes the
+log-probabilities of all steps at once, where the decoder allows it.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import functools
+import logging
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -17,24 +22,14 @@ import torch
 from tensordict import TensorDictBase
 from torch import Tensor, nn
 
-from rl4co.core.errors import ConfigError, InvalidActionError, NotFiniteError, UnknownNameError
+from rl4co.core.adapters import adapt
+from rl4co.core.errors import ConfigError, InvalidActionError, UnknownNameError
 from rl4co.core.ops import flatten_starts, unbatchify
 from rl4co.core.registry import ENVS
-from rl4co.decoding.beam import beam_search
-from rl4co.decoding.hooked_rollout import decode_by_hooks
-from rl4co.decoding.replay import replay
-from rl4co.decoding.rollout import (
-    LogitsFn,
-    MemoryFn,
-    Rollout,
-    decode,
-    expand_solutions,
-    refuse_dead_ends,
-    walk,
-)
-from rl4co.decoding.starts import behind_prefix, environment_starts, forced_actions
+from rl4co.decoding.replay import LogProbFn, replay
+from rl4co.decoding.rollout import DecodingTask, Rollout, expand_solutions
+from rl4co.decoding.starts import StartsFn, forced_starts
 from rl4co.decoding.strategies import (
-    BeamSearch,
     DecodeType,
     DecodingStrategy,
     Evaluate,
@@ -42,28 +37,37 @@ from rl4co.decoding.strategies import (
     is_multistart,
 )
 from rl4co.envs.base import RL4COEnvBase, State
-from rl4co.models.policies.entry import (
-    forget_static_dynamics_,
-    in_own_precision,
-    knows_its_problem,
-    match_precision,
-    remaining_steps,
-    spares_autograd,
-)
+from rl4co.models.policies.diagnostics import check_finite, explained_errors, reject_nan
 from rl4co.models.policies.modules import ConstructiveDecoder, NoEncoder
-from rl4co.models.policies.pretrained import PretrainedMixin
-from rl4co.models.policies.published_style import published_logits
-from rl4co.models.policies.task import (
-    DecodingTask,
-    count_solutions,
-    refuse_forbidden,
-    refuse_impossible,
-    require_one_batch_axis,
-    smaller_limit,
+from rl4co.models.policies.plan import Outputs, Plan, limit_steps, require_one_batch_axis
+from rl4co.models.policies.precision import (
+    is_inference,
+    leave_inference_mode,
+    match_precision,
+    weights_precision,
 )
+from rl4co.models.policies.pretrained import PretrainedMixin
 
-StartsFn = Callable[[TensorDictBase, RL4COEnvBase, int], Tensor]
 _PHASES = ("train", "val", "test")
+
+_log = logging.getLogger(__name__)
+
+
+@dataclasses.dataclass(frozen=True)
+class Encoding:
+    """The result of the encoder, and what the decoder prepared from it.
+
+    Attributes:
+        hidden: The encoder's result.
+        init_embeds: Init embeddings `[B, N, D]`, or None if `hidden` was passed.
+        cache: What the decoder computes once per instance.
+        memory: The decoder's memory before the first step `[B, S, ...]`; most have none.
+    """
+
+    hidden: Any
+    init_embeds: Tensor | None
+    cache: Any
+    memory: State
 
 
 class ConstructivePolicy(PretrainedMixin, nn.Module):
@@ -81,7 +85,7 @@ class ConstructivePolicy(PretrainedMixin, nn.Module):
         val_decode_type: Decode type of the validation phase.
         test_decode_type: Decode type of the test phase.
         replay_chunk: Steps per piece of the replay; None: pieces are chosen by size.
-        check_nan: Whether NaN log-likelihoods raise an error (one look per call).
+        check_nan: Whether NaN log-likelihoods raise an error (one look at the device per call).
     """
 
     def __init__(
@@ -117,12 +121,13 @@ class ConstructivePolicy(PretrainedMixin, nn.Module):
         self.test_decode_type = test_decode_type
         self.replay_chunk = replay_chunk
         self.check_nan = check_nan
-        for phase in _PHASES:  # refuses bad settings now, not in the first step
-            self._strategy(phase, None, None, 1, {})
+        for phase in _PHASES:  # bad settings raise now, not in the first step
+            self.resolve_strategy(phase, None, None, 1, {})
 
-    @knows_its_problem
-    @in_own_precision
-    @spares_autograd
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        adapt("policy", cls)
+
     def forward(
         self,
         td: TensorDictBase,
@@ -145,15 +150,15 @@ class ConstructivePolicy(PretrainedMixin, nn.Module):
         """Constructs solutions.
 
         Networks and environment compute in the precision of the weights; rewards are those of the
-        instances as they are given.
+        instances as they are passed.
 
-        A state may have steps behind it (`env.reset`, then a few `env.step`): the policy goes on
+        A state may be partially built (`env.reset`, then a few `env.step`): the policy continues
         from there and returns the remaining actions. Only a whole solution has a reward, so this
-        takes `calc_reward=False`.
+        needs `calc_reward=False`.
 
         Args:
             td: State after `env.reset`, batch `[B]`; not modified.
-            env: Environment, its name, or None for the policy's own.
+            env: Environment, its name, or None for the policy's default.
             phase: "train", "val" or "test"; selects the default decode type.
             calc_reward: Whether to evaluate the solutions.
             return_actions: Whether the output has `actions`.
@@ -164,8 +169,9 @@ class ConstructivePolicy(PretrainedMixin, nn.Module):
             actions: Solutions `[B, T]` (or `[S * B, T]`) to evaluate instead of decoding. With a
                 multi-start `decode_type` their first action counts as forced.
             decode_type: greedy, sampling, multistart_greedy, multistart_sampling, beam_search,
-                evaluate or a registered name; or a strategy of one's own, class or object.
-            max_steps: Refuse solutions that take longer (default: the environment's bound).
+                evaluate or a registered name; or a custom strategy, class or object.
+            max_steps: Raise an error for solutions that take more steps (default: the
+                environment's bound).
             num_steps: Take exactly this many steps without looking at `done`.
             select_start_nodes_fn: Replaces the environment's choice of starts.
             hidden: The encoder's result for `td` from an earlier call (`return_hidden`), to decode
@@ -175,71 +181,30 @@ class ConstructivePolicy(PretrainedMixin, nn.Module):
                 gradients, `log_probs=False` saves computing `log_likelihood`.
 
         Returns:
-            `reward` `[rows]`, `log_likelihood` `[rows]`, `actions` `[rows, T]` and what was asked
-            for. With S solutions per instance there are S · B rows, row `s * B + b` being solution
-            s of instance b; `select_best` keeps B rows.
+            `reward` `[rows]`, `log_likelihood` `[rows]`, `actions` `[rows, T]` and the other
+            outputs that were requested. With S solutions per instance there are S · B rows, row
+            `s * B + b` being solution s of instance b; `select_best` keeps B rows.
         """
-        env = self._environment(env)
-        require_one_batch_axis(td)
-        strategy = self._strategy(phase, decode_type, actions, td.batch_size[0], decoding)
-        given: State = dict(td.items())
-        max_steps = smaller_limit(
-            max_steps, remaining_steps(env, given, strategy.multistart, calc_reward)
-        )
-        td = match_precision(td, self)
-        state = dict(td.items())
-
-        if hidden is None:
-            hidden, init_embeds = self.encoder(td)
-        elif return_init_embeds:
-            raise ConfigError("expected return_init_embeds=False beside hidden, got True")
-        forget_static_dynamics_(self.decoder, expand_solutions(state, 1))
-        cache = self.decoder.prepare(hidden, state)
-
-        starts = None
-        if isinstance(strategy, Evaluate):
-            num_steps = strategy.given().shape[-1]
-            if strategy.multistart:
-                starts = strategy.given()[..., : forced_actions(env, state)]
-        elif strategy.multistart:
-            num_starts = strategy.num_starts or env.get_num_starts(td)
-            choose = select_start_nodes_fn or environment_starts
-            first = unbatchify(choose(td, env, num_starts), num_starts)  # [B, S]
-            starts = behind_prefix(first, env.start_prefix(state))  # [B, S, K]
-        solutions = expand_solutions(state, count_solutions(strategy, starts))
-        memory = self.decoder.start_memory(solutions, cache)
-        solutions.update(memory)
-
-        task = DecodingTask(
-            env, state, hidden, cache, solutions, strategy, starts,
-            return_entropy, num_steps, max_steps,
+        env, inference = self.environment(env), is_inference(td)
+        outputs = Outputs(
+            calc_reward, return_actions, return_entropy, return_hidden, return_init_embeds,
+            return_sum_log_likelihood,
         )  # fmt: skip
-        rollout = self._decode(task)
-        out: dict[str, Any] = {}
-        if rollout.log_probs is not None:  # [B, S] or [B, S, T]
-            values = rollout.log_probs
-            out["log_likelihood"] = values.sum(-1) if return_sum_log_likelihood else values
-        if calc_reward:
-            width = rollout.actions.shape[1]  # not S after a beam search
-            final = expand_solutions(given, width)
-            # A decoder may have changed the states of solutions.
-            if width == solutions["done"].shape[1]:
-                final.update(memory)
-            if env.scores_final_states and rollout.state:
-                final = rollout.state
-            out["reward"] = env.get_reward(final, rollout.actions)  # [B, S]
-        if return_actions:
-            out["actions"] = rollout.actions
-        if return_entropy:
-            out["entropy"] = _sum_steps(rollout.entropy)
-        if strategy.select_best:
-            out = _select_best(out)
-        out = {key: flatten_starts(value) for key, value in out.items()}
-        if return_hidden:
-            out["hidden"] = hidden
-        if return_init_embeds:
-            out["init_embeds"] = init_embeds
-        return out
+        with (
+            explained_errors(self, td, env),
+            weights_precision(self),
+            torch.inference_mode(inference),
+        ):
+            strategy = self.resolve_strategy(phase, decode_type, actions, len(td), decoding)
+            plan = self.plan(
+                td, env, strategy, outputs, num_steps, max_steps, select_start_nodes_fn
+            )
+            encoding = self.encode(plan, hidden)
+            rollout = self.roll_out(plan, encoding)
+            if plan.replay_keys is not None:
+                rollout = self.replay(plan, encoding, rollout)
+            out = self.score(plan, encoding, rollout)
+        return leave_inference_mode(out) if inference else out
 
     def evaluate(
         self,
@@ -253,153 +218,157 @@ class ConstructivePolicy(PretrainedMixin, nn.Module):
         Args:
             td: State after `env.reset`, batch `[B]`.
             actions: `[B, T]` or `[S * B, T]`.
-            env: Environment, its name, or None for the policy's own.
+            env: Environment, its name, or None for the policy's default.
             options: Further arguments of :meth:`forward`.
         """
         return self(td, env, actions=actions, return_entropy=True, **options)
 
-    # ---------------------------------------------------------------- decoding
+    # ---------------------------------------------------------------- the five steps
 
-    def _decode(self, task: DecodingTask) -> Rollout:
-        """Solutions and their log-probabilities, by one of four ways."""
-        strategy = task.strategy
-        known = isinstance(strategy, Evaluate)
-        keys = self._replay_keys if strategy.replays else None
-        try:
-            if strategy.uses_hooks:
-                rollout = self._follow_hooks(task)
-            elif isinstance(strategy, BeamSearch):
-                rollout = self._search(task, strategy)
-            elif keys is not None and (known or torch.is_grad_enabled()):
-                rollout = self._learn(task, keys)
-            else:
-                rollout = self._infer(task)
-        except InvalidActionError:
-            if self.check_nan:  # diverged weights lead nowhere, but they are the cause
-                self._refuse_nan(task, self._logits_fn(task)(task.solutions))
-            raise
-        if self.check_nan:  # without log-probabilities the first logits tell
-            values = rollout.log_probs
-            if values is None:
-                values = self._logits_fn(task)(task.solutions)
-            self._refuse_nan(task, values, rollout.actions)
-            if rollout.log_probs is not None and not (known and strategy.truncates):
-                refuse_impossible(values)
+    def plan(
+        self,
+        td: TensorDictBase,
+        env: RL4COEnvBase,
+        strategy: DecodingStrategy,
+        outputs: Outputs,
+        num_steps: int | None = None,
+        max_steps: int | None = None,
+        select_start_nodes_fn: StartsFn | None = None,
+    ) -> Plan:
+        """Step 1: validates a call and settles starts, limits and how gradients are computed.
+
+        Arguments are those of :meth:`forward`.
+        """
+        require_one_batch_axis(td)
+        exact = dict(td.items())
+        max_steps = limit_steps(env, exact, max_steps, strategy.multistart, outputs.reward)
+        td = match_precision(td, self)
+        if isinstance(strategy, Evaluate):
+            num_steps = strategy.known_actions.shape[-1]
+        starts = forced_starts(strategy, env, td, select_start_nodes_fn)
+        replay_keys = None
+        if strategy.can_replay and (strategy.has_actions or torch.is_grad_enabled()):
+            replay_keys = self.decoder.replay_keys
+            if replay_keys is None:
+                _log_once(
+                    f"{type(self).__name__} follows the steps one by one in training; to "
+                    f"replay them all at once, {self.decoder.replay_hint}"
+                )
+        return Plan(env, td, exact, strategy, starts, num_steps, max_steps, replay_keys, outputs)
+
+    def encode(self, plan: Plan, hidden: Any = None) -> Encoding:
+        """Step 2: encodes the instances, unless `hidden` is passed, and prepares the decoder."""
+        init_embeds = None
+        if hidden is None:
+            hidden, init_embeds = self.encoder(plan.td)
+        elif plan.outputs.init_embeds:
+            raise ConfigError("expected return_init_embeds=False beside hidden, got True")
+        cache = self.decoder.prepare(hidden, plan.state)
+        solutions = expand_solutions(plan.state, plan.num_solutions)
+        return Encoding(hidden, init_embeds, cache, self.decoder.start_memory(solutions, cache))
+
+    def roll_out(self, plan: Plan, encoding: Encoding) -> Rollout:
+        """Step 3: the strategy constructs solutions; without gradients, if they are replayed."""
+        task = self.decoding_task(plan, encoding)
+        with torch.set_grad_enabled(torch.is_grad_enabled() and plan.replay_keys is None):
+            try:
+                rollout = plan.strategy.run(task)
+            except InvalidActionError:
+                if self.check_nan:  # weights that are NaN lead to dead ends
+                    reject_nan(self, task, task.logits(task.state))
+                raise
+        if self.check_nan and plan.replay_keys is None:
+            check_finite(self, task, rollout, plan.may_be_impossible)
         return rollout
 
-    def _search(self, task: DecodingTask, strategy: BeamSearch) -> Rollout:
-        """The most likely solutions."""
-        return beam_search(
-            task.env, task.solutions, self._logits_fn(task), strategy,
-            memorise=self._memorise(task), num_steps=task.num_steps, max_steps=task.max_steps,
-        )  # fmt: skip
-
-    def _follow_hooks(self, task: DecodingTask) -> Rollout:
-        """Solutions of a strategy in the published form, step by step as it says."""
-        memory = tuple(key for key in task.solutions if key not in task.state)
-        return decode_by_hooks(
-            task.env, task.solutions, self._logits_fn(task), task.strategy, starts=task.starts,
-            memory=memory, memorise=self._memorise(task), with_entropy=task.with_entropy,
-            num_steps=task.num_steps, max_steps=task.max_steps,
-        )  # fmt: skip
-
-    def _infer(self, task: DecodingTask) -> Rollout:
-        """Solutions step by step; with gradients through every step, if these are wanted."""
-        if not (torch.is_grad_enabled() or task.with_entropy):
-            rollout = self._roll_out(task)
-            if rollout is not None:
-                return rollout
-        return decode(
-            task.env, task.solutions, self._logits_fn(task), task.strategy,
-            starts=task.starts, memorise=self._memorise(task),
-            with_log_probs=task.strategy.log_probs or torch.is_grad_enabled(),
-            with_entropy=task.with_entropy, max_steps=task.max_steps, num_steps=task.num_steps,
-        )  # fmt: skip
-
-    def _learn(self, task: DecodingTask, keys: tuple[str, ...]) -> Rollout:
-        """Solutions without gradients, then the log-probabilities of all their steps at once."""
-        env, solutions, strategy = task.env, task.solutions, task.strategy
-        record = tuple(dict.fromkeys((*keys, "action_mask", *task.ending)))
-        with torch.no_grad():
-            if isinstance(strategy, Evaluate):
-                rollout = walk(
-                    env, solutions, strategy.given(), record=record, forced=task.num_forced
-                )
-            elif (found := self._roll_out(task)) is not None:
-                rollout = walk(env, solutions, found.actions, record=record, forced=found.forced)
-                refuse_forbidden(env, rollout)
-            else:
-                rollout = decode(
-                    env, solutions, self._logits_fn(task), strategy,
-                    starts=task.starts, memorise=self._memorise(task), record=record,
-                    with_log_probs=False, max_steps=task.max_steps, num_steps=task.num_steps,
-                )  # fmt: skip
-        memory = self.decoder.recall(solutions, rollout.actions, task.cache)
+    def replay(self, plan: Plan, encoding: Encoding, rollout: Rollout) -> Rollout:
+        """Step 4: log-probabilities and entropies of all steps at once, differentiable."""
+        task = self.decoding_task(plan, encoding)
+        memory = self.decoder.recall(task.state, rollout.actions, encoding.cache)
         for key, value in memory.items():
             rollout.trace[key] = value[:, :, rollout.forced :]  # [B, S, T', ...]
         rollout.log_probs, rollout.entropy = replay(
-            self._logits_fn(task), rollout, strategy,
-            by_instance=self._by_instance(task), chunk=self.replay_chunk,
-            with_entropy=task.with_entropy,
-        )  # fmt: skip
+            functools.partial(_log_probs, self.decoder, encoding.cache),
+            rollout,
+            plan.strategy,
+            by_instance=self._by_instance(plan, encoding),
+            chunk=self.replay_chunk,
+            with_entropy=plan.outputs.entropy,
+        )
+        if self.check_nan:
+            check_finite(self, task, rollout, plan.may_be_impossible)
         return rollout
 
-    def _roll_out(self, task: DecodingTask) -> Rollout | None:
-        """What the decoder has to offer in place of the decode loop."""
-        if task.num_steps is not None or task.max_steps is not None:
-            return None
-        return self.decoder.roll_out(
-            task.env, task.solutions, task.cache, task.strategy, task.starts
+    def score(self, plan: Plan, encoding: Encoding, rollout: Rollout) -> dict[str, Any]:
+        """Step 5: evaluates the solutions and puts the outputs into rows `s * B + b`."""
+        wanted = plan.outputs
+        out: dict[str, Any] = {}
+        if rollout.log_probs is not None:  # [B, S, T]
+            out["log_likelihood"] = (
+                rollout.log_probs.sum(-1) if wanted.summed else rollout.log_probs
+            )
+        if wanted.reward:
+            out["reward"] = self._reward(plan, encoding, rollout)  # [B, S]
+        if wanted.actions:
+            out["actions"] = rollout.actions
+        if wanted.entropy:
+            out["entropy"] = _sum_steps(rollout.entropy)
+        if plan.strategy.select_best:
+            out = _select_best(out)
+        out = {key: flatten_starts(value) for key, value in out.items()}
+        if wanted.hidden:
+            out["hidden"] = encoding.hidden
+        if wanted.init_embeds:
+            out["init_embeds"] = encoding.init_embeds
+        return out
+
+    # ---------------------------------------------------------------- parts of the steps
+
+    def decoding_task(self, plan: Plan, encoding: Encoding) -> DecodingTask:
+        """The task of the strategy: this policy's logits on the states of all solutions."""
+        decoder, cache = self.decoder, encoding.cache
+        state = {**expand_solutions(plan.state, plan.num_solutions), **encoding.memory}
+        replays = plan.replay_keys is not None
+        memorise = functools.partial(_update_memory, decoder, cache) if encoding.memory else None
+        return DecodingTask(
+            plan.env,
+            state,
+            decoder.logits_fn(plan.env, encoding.hidden, cache),
+            memorise,
+            tuple(encoding.memory),
+            plan.starts,
+            record=plan.recorded_keys,
+            with_log_probs=not replays and (plan.strategy.log_probs or torch.is_grad_enabled()),
+            with_entropy=not replays and plan.outputs.entropy,
+            num_steps=plan.num_steps,
+            max_steps=plan.max_steps,
         )
 
-    @property
-    def _takes_rows(self) -> bool:
-        """Whether the decoder is a published one; one that is wrapped into something is not."""
-        return getattr(self.decoder, "takes_rows", False)
-
-    @property
-    def _replay_keys(self) -> tuple[str, ...] | None:
-        """What the decoder reads of a state; not known of a published one."""
-        return None if self._takes_rows else self.decoder.replay_keys
-
-    def _logits_fn(self, task: DecodingTask) -> LogitsFn:
-        if self._takes_rows:
-            return published_logits(self.decoder, task.env, task.hidden)
-        return lambda state: self.decoder(state, task.cache)
-
-    def _memorise(self, task: DecodingTask) -> MemoryFn:
-        return lambda state: self.decoder.update_memory(state, task.cache)
-
-    def _by_instance(self, task: DecodingTask) -> Callable[[slice], LogitsFn] | None:
-        """Some instances → their logits from a cache of their own, if the decoder can do that."""
-        hidden, state, decoder = task.hidden, task.state, self.decoder
+    def _by_instance(self, plan: Plan, encoding: Encoding) -> Callable[[slice], LogProbFn] | None:
+        """Some instances → their log-probabilities, if the decoder can prepare these alone."""
+        hidden, state, decoder = encoding.hidden, plan.state, self.decoder
         if not decoder.prepares_by_instance or not isinstance(hidden, Tensor):
             return None
 
-        def prepare(rows: slice) -> LogitsFn:
-            cache = decoder.prepare(
-                hidden[rows], {key: value[rows] for key, value in state.items()}
-            )
-            return lambda queries: decoder(queries, cache)
+        def prepare(rows: slice) -> LogProbFn:
+            part = {key: value[rows] for key, value in state.items()}
+            return functools.partial(_log_probs, decoder, decoder.prepare(hidden[rows], part))
 
         return prepare
 
-    def _refuse_nan(
-        self, task: DecodingTask, values: Tensor, actions: Tensor | None = None
-    ) -> None:
-        """Raises if there are NaN: for a state without actions if there is one, else for them."""
-        if bool(values.isnan().any()):
-            if actions is None:
-                actions = task.solutions["action_mask"][..., :0].long()  # [B, S, 0]
-            refuse_dead_ends(task.env, task.solutions, actions)
-            raise NotFiniteError(
-                f"expected numbers from {type(self).__name__}, got NaN; lower the learning rate, "
-                "clip gradients or use a higher precision"
-            )
+    def _reward(self, plan: Plan, encoding: Encoding, rollout: Rollout) -> Tensor:
+        """Rewards `[B, S]` of the solutions, for the instances in their original precision."""
+        width = rollout.actions.shape[1]  # not S after a beam search
+        state = expand_solutions(plan.exact, width)
+        if width == plan.num_solutions:  # a decoder may have changed the states of solutions
+            state.update(encoding.memory)
+        if plan.env.scores_final_states and rollout.state:
+            state = rollout.state
+        return plan.env.get_reward(state, rollout.actions)
 
     # ---------------------------------------------------------------- settings
 
-    def _strategy(
+    def resolve_strategy(
         self,
         phase: str,
         decode_type: DecodeType | None,
@@ -407,6 +376,15 @@ class ConstructivePolicy(PretrainedMixin, nn.Module):
         batch: int,
         settings: Mapping[str, Any],
     ) -> DecodingStrategy:
+        """The decoding strategy of a call, with the policy's preferences.
+
+        Args:
+            phase: Its default decode type is used if `decode_type` is None.
+            decode_type: See :meth:`forward`.
+            actions: Actions to evaluate, or None.
+            batch: Number of instances B.
+            settings: Settings of the strategy.
+        """
         if phase not in _PHASES:
             raise UnknownNameError("phase", phase, _PHASES)
         if actions is not None:
@@ -419,19 +397,26 @@ class ConstructivePolicy(PretrainedMixin, nn.Module):
             # Solutions of a multi-start decode type have a forced first action.
             multistart = decode_type is not None and is_multistart(decode_type)
             decode_type, settings["multistart"] = "evaluate", multistart
-        defaults = {
+        if decode_type is None:
+            decode_type = getattr(self, f"{phase}_decode_type")
+        preferences = {
             "temperature": self.temperature,
             "tanh_clipping": self.tanh_clipping,
             "mask_logits": self.mask_logits,
         }
-        own: DecodeType = getattr(self, f"{phase}_decode_type")
-        return complete_strategy(own if decode_type is None else decode_type, defaults, settings)
+        return complete_strategy(decode_type, preferences, settings)
 
-    def _environment(self, env: RL4COEnvBase | str | None) -> RL4COEnvBase:
-        if isinstance(env, RL4COEnvBase):
-            return env
-        # Environments take their size from the instance, so a default one serves any.
-        return _default_env(env or self.env_name)
+    def environment(self, env: RL4COEnvBase | str | None) -> RL4COEnvBase:
+        """The environment of a call: the one passed, or the default one of a name."""
+        if env is None or isinstance(env, str):
+            # Environments take their size from the instance, so the default one serves any.
+            return _default_env(env or self.env_name)
+        if not hasattr(env, "advance") or not hasattr(env, "get_reward"):
+            raise ConfigError(
+                f"expected an environment, its name or None as env, got {env!r}; derive from "
+                "RL4COEnvBase, or wrap an environment and forward its attributes"
+            )
+        return env
 
 
 @functools.cache
@@ -439,9 +424,29 @@ def _default_env(name: str) -> RL4COEnvBase:
     return ENVS[name]()
 
 
+@functools.cache
+def _log_once(message: str) -> None:
+    _log.info(message)
+
+
+def _log_probs(
+    decoder: ConstructiveDecoder,
+    cache: Any,
+    state: State,
+    actions: Tensor,
+    strategy: DecodingStrategy,
+    with_entropy: bool,
+) -> tuple[Tensor, Tensor | None]:
+    return decoder.log_probs(state, cache, actions, strategy, with_entropy)
+
+
+def _update_memory(decoder: ConstructiveDecoder, cache: Any, state: State) -> State:
+    return decoder.update_memory(state, cache)
+
+
 def _sum_steps(values: Tensor | None) -> Tensor:
     if values is None:
-        raise ConfigError("expected values per step, got none; this decode type does not have them")
+        raise ConfigError("expected entropies of every step, got none; this decode type has none")
     return values.sum(-1)
 
 

@@ -25,7 +25,7 @@ from rl4co.envs.hooks import State
 from rl4co.envs.improvement import ImprovementEnvBase
 from rl4co.models.nn.value import SolutionCritic
 from rl4co.models.policies.choices import ChoiceRule, Choices
-from rl4co.models.policies.entry import in_own_precision, match_precision
+from rl4co.models.policies.precision import match_precision, weights_precision
 from rl4co.models.policies.pretrained import PretrainedMixin
 
 _PHASES = ("train", "val", "test")
@@ -131,7 +131,6 @@ class ImprovementPolicy(PretrainedMixin, nn.Module):
 
     # ---------------------------------------------------------------- one move
 
-    @in_own_precision
     def forward(
         self,
         td: TensorDictBase,
@@ -192,7 +191,8 @@ class ImprovementPolicy(PretrainedMixin, nn.Module):
             "embeds": return_embeds,
             "value": return_value,
         }
-        out = self._in_chunks(state, chosen_env, rule, uniform, given, phase, wanted)
+        with weights_precision(self):
+            out = self._in_chunks(state, chosen_env, rule, uniform, given, phase, wanted)
         if self.check_nan:
             self._check_finite(out["log_likelihood"], given is not None)
         return {"cost_bsf": td["cost_bsf"], **out}
@@ -208,11 +208,11 @@ class ImprovementPolicy(PretrainedMixin, nn.Module):
         """Log-likelihood and entropy of given moves `[B, A]`; see :meth:`forward`."""
         return self(td, env, phase, actions=actions, return_entropy=True, return_value=return_value)
 
-    @in_own_precision
     def value(self, td: TensorDictBase) -> Tensor:
         """Values of states `[B]`: the discounted gains to come, as the critic estimates them."""
         state = dict(match_precision(td, self).items())
-        return self._value(self.encoder(state), state)
+        with weights_precision(self):
+            return self._value(self.encoder(state), state)
 
     def check_decoding(self, decode_type: str | None = None, **decoding: Any) -> None:
         """Raises for arguments of decoding that :meth:`forward` does not take."""

@@ -32,8 +32,8 @@ from rl4co.models.embeddings import EmbeddedGraph, EmbeddingConfig
 from rl4co.models.nn.edge_gnn import EdgeGNN, EdgeHead
 from rl4co.models.policies.autoregressive import AutoregressiveEncoder
 from rl4co.models.policies.constructive import ConstructivePolicy
-from rl4co.models.policies.entry import match_precision
 from rl4co.models.policies.modules import ConstructiveDecoder, ConstructiveEncoder
+from rl4co.models.policies.precision import match_precision
 
 #: Weights of edges `[B, E]` or of all pairs of nodes `[B, N, N]`, or a function of the state after
 #: reset that returns them.

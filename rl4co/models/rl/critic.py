@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from rl4co.core.arguments import ChecksArguments
 from rl4co.core.errors import ConfigError, UnsupportedError
-from rl4co.models.policies.entry import match_precision
+from rl4co.models.policies.precision import match_precision
 from rl4co.models.rl.processes import global_mean
 
 

@@ -21,8 +21,8 @@ from rl4co.decoding.rollout import expand_solutions
 from rl4co.envs.base import RL4COEnvBase
 from rl4co.models.policies.acting import ActsByJudging
 from rl4co.models.policies.constructive import ConstructivePolicy
-from rl4co.models.policies.entry import match_precision
 from rl4co.models.policies.modules import ConstructiveDecoder
+from rl4co.models.policies.precision import match_precision
 from rl4co.models.rl.critic import embed_dim_of
 
 

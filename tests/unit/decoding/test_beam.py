@@ -10,8 +10,7 @@ import torch
 from tensordict import TensorDict
 
 from rl4co.core.ops import unbatchify
-from rl4co.decoding.beam import beam_search
-from rl4co.decoding.rollout import expand_solutions
+from rl4co.decoding.rollout import DecodingTask, expand_solutions
 from rl4co.decoding.strategies import BeamSearch
 from rl4co.envs import CVRPEnv, TSPEnv
 
@@ -63,7 +62,7 @@ def enumerate_solutions(env, td, table) -> dict[tuple[int, ...], float]:
 
 def search(env, td, table, width, table_logits):
     state = expand_solutions(dict(td.items()), 1)
-    return beam_search(env, state, table_logits(table), BeamSearch(beam_width=width))
+    return BeamSearch(beam_width=width).run(DecodingTask(env, state, table_logits(table)))
 
 
 def strip(actions: list[int], solutions) -> tuple[int, ...]:

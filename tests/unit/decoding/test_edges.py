@@ -22,7 +22,7 @@ from rl4co.decoding.edges import (
     walk_log_likelihood,
 )
 from rl4co.decoding.pheromone import deposit
-from rl4co.decoding.rollout import expand_solutions, walk
+from rl4co.decoding.rollout import expand_solutions, follow
 from rl4co.envs import CVRPEnv, get_env
 
 PROBLEMS = ("tsp", "cvrp", "cvrpmvc", "op", "pctsp")
@@ -178,7 +178,7 @@ def test_changed_rules_are_respected():
 
 
 def test_nearest_rule_goes_to_the_nearest():
-    """Without any candidate left, the walk jumps to the closest node."""
+    """Without any candidate left, the follow jumps to the closest node."""
     locs = torch.tensor([[[0.0, 0.0], [0.1, 0.0], [1.0, 0.0], [1.1, 0.0], [2.5, 0.0]]])
     env = get_env("tsp")
     td = env.reset(TensorDict({"locs": locs}, batch_size=[1]))
@@ -298,5 +298,5 @@ def test_walk_is_not_needed_for_tours():
     tours = torch.stack([torch.randperm(12) for _ in range(9)]).view(3, 3, 12)
     walked = walk_log_likelihood(env, dict(td.items()), graph, weights, tours)
     torch.testing.assert_close(walked, tour_log_likelihood(graph, weights, tours))
-    assert walk(env, expand_solutions(dict(td.items()), 3), tours).actions is tours
+    assert follow(env, expand_solutions(dict(td.items()), 3), tours).actions is tours
     assert unbatchify(flatten_starts(tours), 3).equal(tours)

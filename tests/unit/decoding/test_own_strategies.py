@@ -160,7 +160,7 @@ def test_objects_keep_their_settings():
 def test_preferences_of_the_policy(make_env, make_policy):
     """Clipping is the policy's, a temperature of the object its own."""
     policy = make_policy("tsp", tanh_clipping=7.0, temperature=3.0)
-    strategy = policy._strategy("test", Worst(temperature=2.0), None, 1, {"num_samples": 2})
+    strategy = policy.resolve_strategy("test", Worst(temperature=2.0), None, 1, {"num_samples": 2})
     assert (strategy.tanh_clipping, strategy.temperature, strategy.num_samples) == (7.0, 2.0, 2)
 
 

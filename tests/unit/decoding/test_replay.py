@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from rl4co.decoding import replay as pieces
-from rl4co.decoding.replay import replay
-from rl4co.decoding.rollout import decode, expand_solutions
+from rl4co.decoding.replay import log_probs_from, replay
+from rl4co.decoding.rollout import DecodingTask, expand_solutions
 from rl4co.decoding.strategies import Greedy, Sampling
 from rl4co.models import AttentionModelDecoder, AttentionModelPolicy
 from tests.numerics import assert_same_gradients
@@ -319,9 +319,9 @@ def test_truncation_does_not_move_in_the_replay(make_env, settings, rng):
 
     strategy = Sampling(rng=rng, **settings)
     state = expand_solutions(dict(td.items()), 1)
-    made = decode(env, state, logits_fn, strategy, record=("action_mask",))
+    made = strategy.run(DecodingTask(env, state, logits_fn, record=("action_mask",)))
     noise[0] = 1e-6
-    log_probs, _ = replay(logits_fn, made, strategy)
+    log_probs, _ = replay(log_probs_from(logits_fn), made, strategy)
     assert bool(log_probs.isfinite().all())
     torch.testing.assert_close(log_probs, made.log_probs, atol=1e-4, rtol=0)
 
@@ -335,21 +335,23 @@ def test_replay_function_on_a_table(make_env, table_logits, rng, settings):
     table = torch.randn(3, 6, 6, generator=rng, requires_grad=True)
     logits_fn = table_logits(table)
     starts = env.start_actions(dict(td.items()), 2)
-    made = decode(
+    task = DecodingTask(
         env,
         expand_solutions(dict(td.items()), 2),
         logits_fn,
-        strategy,
         starts=starts.unsqueeze(-1),
         record=("current_node", "action_mask"),
         with_entropy=True,
     )
+    made = strategy.run(task)
     theirs = torch.autograd.grad(made.log_probs.sum(), table)[0]
     for chunk in (None, 2, 100):
-        log_probs, entropy = replay(logits_fn, made, strategy, chunk=chunk, with_entropy=True)
+        log_probs, entropy = replay(
+            log_probs_from(logits_fn), made, strategy, chunk=chunk, with_entropy=True
+        )
         torch.testing.assert_close(log_probs, made.log_probs)
         torch.testing.assert_close(entropy, made.entropy)
-        alone, nothing = replay(logits_fn, made, strategy, chunk=chunk)
+        alone, nothing = replay(log_probs_from(logits_fn), made, strategy, chunk=chunk)
         assert nothing is None
         torch.testing.assert_close(alone, made.log_probs)
         for values in (log_probs, alone):

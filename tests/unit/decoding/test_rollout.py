@@ -10,16 +10,21 @@ import torch
 from tensordict import TensorDict
 
 from rl4co.core.errors import InvalidActionError
+from rl4co.core.ops import step_entropy
 from rl4co.decoding.rollout import (
-    decode,
+    DecodingTask,
     expand_solutions,
+    follow,
     random_policy,
     rollout,
-    step_entropy,
-    walk,
 )
 from rl4co.decoding.strategies import Evaluate, Greedy, Sampling
 from rl4co.envs import CVRPEnv, TSPEnv
+
+
+def decode(env, state, logits_fn, strategy, **options):
+    """Runs a strategy on a state with axes `[B, S]`."""
+    return strategy.run(DecodingTask(env, state, logits_fn, **options))
 
 
 def reference_solution(table, demand, choose, start=None):
@@ -189,7 +194,7 @@ def test_walk_records_what_the_policy_saw(problem, table_logits, forced):
     made = decode(
         env, solutions_of(td, 3), table_logits(table), Greedy(), starts=starts, record=keys
     )
-    walked = walk(env, solutions_of(td, 3), made.actions, record=keys, forced=forced)
+    walked = follow(env, solutions_of(td, 3), made.actions, keys, forced)
     steps = made.actions.shape[-1] - forced
     for key in keys:
         assert made.trace[key].shape[:3] == (3, 3, steps)

@@ -197,7 +197,7 @@ def test_evaluate_gives_back_its_actions():
 
 
 def test_base_class_chooses_nothing():
-    with pytest.raises(NotImplementedError, match="write choose"):
+    with pytest.raises(NotImplementedError, match="choose"):
         DecodingStrategy().choose(torch.zeros(1, 2), 0, {})
 
 

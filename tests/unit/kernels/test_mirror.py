@@ -18,7 +18,7 @@ from rl4co.kernels.mirror import Mirror
 
 #: Module with loops → its mirror's place there.
 LOOPS = {
-    "tsp.compiled": "ROLLOUT", "cvrp.compiled": "ROLLOUT", "tsp.ants": "ANTS",
+    "tsp.ants": "ANTS",
     "cvrp.ants": "ANTS", "cvrpmvc.ants": "ANTS",
 }  # fmt: skip
 

@@ -13,9 +13,6 @@ from torch import Tensor, nn
 
 from rl4co import kernels
 from rl4co.core.adapters import adapt
-from rl4co.decoding.rollout import Rollout
-from rl4co.decoding.strategies import DecodingStrategy
-from rl4co.envs.base import RL4COEnvBase, State
 from rl4co.models.embeddings import EmbeddingConfig, LinearDynamicEmbedding, make_embeddings
 from rl4co.models.nn.attention import AttentionFn, PointerAttention
 from rl4co.models.policies.autoregressive import AutoregressiveDecoder
@@ -197,21 +194,3 @@ class AttentionModelDecoder(AutoregressiveDecoder):
             state["action_mask"].flatten(0, 1).unsqueeze(1),
         )
         return logits.view(*shape, -1)
-
-    def roll_out(
-        self,
-        env: RL4COEnvBase,
-        state: State,
-        cache: DecoderCache,
-        strategy: DecodingStrategy,
-        starts: Tensor | None,
-    ) -> Rollout | None:
-        """Solutions from a compiled loop, where there is one for this case."""
-        found = kernels.roll_out(env, self, state, cache, strategy, starts)
-        if found is None:
-            return None
-        actions, log_probs = found
-        forced = 0 if starts is None else starts.shape[-1]
-        return Rollout(
-            actions, log_probs if strategy.log_probs else None, entropy=None, forced=forced
-        )

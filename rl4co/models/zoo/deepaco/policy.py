@@ -114,7 +114,7 @@ class DeepACOPolicy(NARGNNPolicy):
             if name not in _SEARCH_OPTIONS:
                 raise UnknownNameError("option of the decode type 'ants'", name, _SEARCH_OPTIONS)
         return_actions = kwargs.pop("return_actions", True)
-        result = self.search(td, self._environment(env), phase, **kwargs)
+        result = self.search(td, self.environment(env), phase, **kwargs)
         return {"reward": result.reward, **({"actions": result.actions} if return_actions else {})}
 
     @torch.no_grad()

@@ -20,7 +20,7 @@ from rl4co.core.rng import derive_generator
 from rl4co.data.dataset import TensorDictDataset
 from rl4co.envs.base import RL4COEnvBase
 from rl4co.models.policies.constructive import ConstructivePolicy
-from rl4co.models.policies.entry import match_precision
+from rl4co.models.policies.precision import match_precision
 from rl4co.models.rl.instance_copies import InstanceCopies
 from rl4co.models.rl.instance_search import Candidates, InstanceSearch, read_policy
 from rl4co.models.rl.losses import eas_loss

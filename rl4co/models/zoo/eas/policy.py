@@ -37,7 +37,7 @@ class AdaptedPolicy(ConstructivePolicy):
             check_nan=policy.check_nan,
         )
 
-    def _strategy(
+    def resolve_strategy(
         self,
         phase: str,
         decode_type: DecodeType | None,
@@ -48,7 +48,7 @@ class AdaptedPolicy(ConstructivePolicy):
         """Sampling that imitates, where `instances` (and `incumbent`) say so."""
         own = {key: settings[key] for key in ("instances", "incumbent") if key in settings}
         others = {key: value for key, value in settings.items() if key not in own}
-        plain = super()._strategy(phase, decode_type, actions, batch, others)
+        plain = super().resolve_strategy(phase, decode_type, actions, batch, others)
         if not own:
             return plain
         return ImitatingSampling(

@@ -18,7 +18,7 @@ from rl4co.decoding.strategies import DecodeType
 from rl4co.envs.base import RL4COEnvBase
 from rl4co.models.policies.acting import ActsByJudging
 from rl4co.models.policies.autoregressive import AutoregressivePolicy
-from rl4co.models.policies.entry import match_precision
+from rl4co.models.policies.precision import match_precision
 from rl4co.models.zoo.l2d.actors import make_actor
 from rl4co.models.zoo.l2d.decoder import L2DDecoder
 from rl4co.models.zoo.l2d.encoder import NoEncoder, make_encoder

@@ -282,7 +282,7 @@ class MultiStageFFSPPolicy(AutoregressivePolicy):
         """
         if not machine_orders:
             return super().forward(td, env, *args, **kwargs)
-        env = self._environment(env)
+        env = self.environment(env)
         order = getattr(env, "order_machines", None)
         if order is None:
             raise UnsupportedError(

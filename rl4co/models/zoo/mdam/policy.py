@@ -17,8 +17,9 @@ from rl4co.core.ops import batchify
 from rl4co.decoding.rollout import Rollout
 from rl4co.envs.base import RL4COEnvBase
 from rl4co.models.policies.autoregressive import AutoregressivePolicy
-from rl4co.models.policies.entry import match_precision
-from rl4co.models.policies.task import DecodingTask
+from rl4co.models.policies.constructive import Encoding
+from rl4co.models.policies.plan import Plan
+from rl4co.models.policies.precision import match_precision
 from rl4co.models.rl.losses import path_divergence
 from rl4co.models.zoo.mdam.decoder import MDAMDecoder
 from rl4co.models.zoo.mdam.encoder import MDAMEncoder, MDAMHidden
@@ -118,7 +119,7 @@ class MDAMPolicy(AutoregressivePolicy):
             paths, row `s * B + b`, where rewards are computed. With gradients also `divergence`
             `[B]`, how much the paths differ in their first choice.
         """
-        env = self._environment(env)
+        env = self.environment(env)
         if len(td.batch_size) != 1:
             raise ConfigError(
                 f"expected a state with one batch axis, got batch {list(td.batch_size)}; "
@@ -154,14 +155,15 @@ class MDAMPolicy(AutoregressivePolicy):
             out["init_embeds"] = init_embeds
         return out
 
-    def _decode(self, task: DecodingTask) -> Rollout:
+    def roll_out(self, plan: Plan, encoding: Encoding) -> Rollout:
+        """Also compares the paths in their first choice, where gradients are wanted."""
         if torch.is_grad_enabled():
-            cache, solutions = task.cache, task.solutions
-            first = {key: value[:, :1] for key, value in solutions.items()}  # [P * B, 1, ...]
-            logits = task.strategy.filter(self.decoder(first, cache), first["action_mask"])
+            state = self.decoding_task(plan, encoding).state
+            first = {key: value[:, :1] for key, value in state.items()}  # [P * B, 1, ...]
+            logits = plan.strategy.filter(self.decoder(first, encoding.cache), first["action_mask"])
             by_path = logits.log_softmax(-1).unflatten(0, (self.decoder.num_paths, -1))
-            cache.hidden.notes["divergence"] = path_divergence(by_path).squeeze(-1)  # [B]
-        return super()._decode(task)
+            encoding.hidden.notes["divergence"] = path_divergence(by_path).squeeze(-1)  # [B]
+        return super().roll_out(plan, encoding)
 
 
 def best_of_paths(out: dict[str, Any], score: Tensor, num_paths: int, batch: int) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from rl4co.core.errors import ConfigError, UnsupportedError
 from rl4co.core.ops import gather_by_index, unbatchify
 from rl4co.core.registry import MODELS
 from rl4co.envs.base import RL4COEnvBase
-from rl4co.models.policies.entry import match_precision
+from rl4co.models.policies.precision import match_precision
 from rl4co.models.policies.pretrained import load_pretrained
 from rl4co.models.rl.base import RL4COLitModule
 from rl4co.models.rl.best_of import best_rewards, default_augmentation

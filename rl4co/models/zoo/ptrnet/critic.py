@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from rl4co.core.errors import ConfigError
 from rl4co.models.nn.additive_attention import AdditiveAttention
-from rl4co.models.policies.entry import match_precision
+from rl4co.models.policies.precision import match_precision
 from rl4co.models.rl.critic import CriticNetwork
 
 

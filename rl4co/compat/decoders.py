@@ -1,8 +1,9 @@
-"""Decoders written for the published package: `forward(td, hidden, num_starts)` → logits and mask.
+"""Decoders in the published style: `forward(td, hidden, num_starts)` → logits and mask.
 
 Such a decoder reads TensorDicts with one batch axis, row `s * B + b` being solution s of instance
-b, and prepares what it computes once in `pre_decoder_hook(td, env, hidden, num_starts)`. And the
-other way round: :func:`answer_rows` lets published code call the decoders of this library.
+b, and computes once per instance in `pre_decoder_hook(td, env, hidden, num_starts)`. Conversely,
+published code may call the decoders of this library with these three arguments
+(:func:`accept_published_calls`).
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ from typing import Any
 
 import torch
 
-from tensordict import TensorDict
-from torch import Tensor
+from tensordict import TensorDict, TensorDictBase
+from torch import Tensor, nn
 
 from rl4co.core.errors import UnsupportedError
 from rl4co.core.ops import flatten_starts, unbatchify
@@ -23,7 +24,7 @@ from rl4co.decoding.rollout import LogitsFn
 from rl4co.envs.base import RL4COEnvBase, State
 
 #: Published methods of decoders that nothing calls here → what to write instead.
-_WRITTEN_INSTEAD = {
+_WRITE_INSTEAD = {
     "pre_decoder_hook": "prepare(hidden, state)",
     "_precompute_cache": "prepare(hidden, state)",
     "_compute_q": "_query(state, cache), or a context_embedding",
@@ -31,16 +32,67 @@ _WRITTEN_INSTEAD = {
 }
 
 
-def has_published_forward(cls: Any) -> bool:
+def adapt(cls: Any) -> Any:
+    """Gives a class of decoders with the published `forward` what the library calls.
+
+    Args:
+        cls: A subclass of :class:`~rl4co.models.policies.modules.ConstructiveDecoder`, right after
+            its definition.
+    """
+    accept_published_calls()
+    if not _has_published_forward(cls):
+        _reject_unused_methods(cls)
+        return cls
+    cls.logits_fn = _logits_fn
+    cls.replay_keys = None
+    cls.replay_hint = "write forward(state, cache) with replay_keys instead of the published one"
+    cls.__call__ = nn.Module.__call__
+    if not hasattr(cls, "pre_decoder_hook"):
+        cls.pre_decoder_hook = _pre_decoder_hook
+    return cls
+
+
+def adapt_policy(cls: Any) -> Any:
+    """Makes decoders accept published calls, which a custom policy may contain.
+
+    Args:
+        cls: A class of policies, right after its definition.
+    """
+    accept_published_calls()
+    return cls
+
+
+def accept_published_calls() -> None:
+    """Makes the decoders of the library accept `(td, hidden, num_starts)` → logits, mask."""
+    from rl4co.models.policies.modules import ConstructiveDecoder
+
+    if "__call__" not in vars(ConstructiveDecoder):
+        setattr(ConstructiveDecoder, "__call__", _call)  # noqa: B010
+
+
+def _call(self: Any, *args: Any, **kwargs: Any) -> Any:
+    if len(args) + len(kwargs) < 3:
+        return nn.Module.__call__(self, *args, **kwargs)
+    return answer_rows(self, *args, **kwargs)
+
+
+def _pre_decoder_hook(
+    self: Any, td: TensorDictBase, env: RL4COEnvBase, hidden: Any, num_starts: int = 0
+) -> tuple[TensorDictBase, RL4COEnvBase, Any]:
+    """What a published decoder finds behind `super()`: nothing is prepared."""
+    return td, env, hidden
+
+
+def _has_published_forward(cls: Any) -> bool:
     """Whether `forward` of a class of decoders takes a state, hidden and the number of starts."""
     parameters = list(inspect.signature(cls.forward).parameters.values())
     by_position = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     return sum(parameter.kind in by_position for parameter in parameters) >= 4  # with self
 
 
-def refuse_unused(cls: Any) -> None:
+def _reject_unused_methods(cls: Any) -> None:
     """Raises for published methods of a decoder that nothing calls without that `forward`."""
-    for name, instead in _WRITTEN_INSTEAD.items():
+    for name, instead in _WRITE_INSTEAD.items():
         if name in vars(cls):
             raise UnsupportedError(
                 f"expected {cls.__name__} to have the published forward(td, hidden, num_starts) "
@@ -49,14 +101,8 @@ def refuse_unused(cls: Any) -> None:
             )
 
 
-def published_logits(decoder: Any, env: RL4COEnvBase, hidden: Any) -> LogitsFn:
-    """State with axes `[B, S]` → logits `[B, S, N]` of a published decoder.
-
-    Args:
-        decoder: The decoder.
-        env: The environment.
-        hidden: The encoder's result.
-    """
+def _logits_fn(decoder: Any, env: RL4COEnvBase, hidden: Any, cache: Any) -> LogitsFn:
+    """State with axes `[B, S]` → logits `[B, S, N]` of a published decoder."""
     prepared: dict[int, Any] = {}  # by the number of solutions, which a beam search changes
 
     def logits_fn(state: State) -> Tensor:
@@ -71,7 +117,7 @@ def published_logits(decoder: Any, env: RL4COEnvBase, hidden: Any) -> LogitsFn:
         if mask is not None and not torch.equal(mask.bool(), rows["action_mask"]):
             raise UnsupportedError(
                 f"expected {type(decoder).__name__} to return the action_mask of the state, got "
-                "another one; let the environment forbid what is forbidden"
+                "another one; leave masking to the environment"
             )
         return unbatchify(logits, num_solutions)
 
