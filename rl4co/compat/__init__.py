@@ -25,7 +25,7 @@ ADAPTERS = {
     "environment": "rl4co.compat.environments:adapt",
     "hint: decoding setting": "rl4co.compat.settings:DECODING_SETTINGS",
     "decoder": "rl4co.compat.decoders:adapt",
-    "policy": "rl4co.compat.decoders:adapt_policy",
+    "base: decoder": "rl4co.compat.decoders:add_methods",
     "strategy": "rl4co.compat.strategies:adapt",
 }
 

@@ -3,7 +3,7 @@
 Such a decoder reads TensorDicts with one batch axis, row `s * B + b` being solution s of instance
 b, and computes once per instance in `pre_decoder_hook(td, env, hidden, num_starts)`. Conversely,
 published code may call the decoders of this library with these three arguments
-(:func:`accept_published_calls`).
+(:func:`answer_rows`).
 """
 
 from __future__ import annotations
@@ -39,7 +39,6 @@ def adapt(cls: Any) -> Any:
         cls: A subclass of :class:`~rl4co.models.policies.modules.ConstructiveDecoder`, right after
             its definition.
     """
-    accept_published_calls()
     if not _has_published_forward(cls):
         _reject_unused_methods(cls)
         return cls
@@ -47,27 +46,18 @@ def adapt(cls: Any) -> Any:
     cls.replay_keys = None
     cls.replay_hint = "write forward(state, cache) with replay_keys instead of the published one"
     cls.__call__ = nn.Module.__call__
-    if not hasattr(cls, "pre_decoder_hook"):
-        cls.pre_decoder_hook = _pre_decoder_hook
     return cls
 
 
-def adapt_policy(cls: Any) -> Any:
-    """Makes decoders accept published calls, which a custom policy may contain.
+def add_methods(base: Any) -> Any:
+    """Gives all decoders the published `pre_decoder_hook`, and published calls of `forward`.
 
     Args:
-        cls: A class of policies, right after its definition.
+        base: The base class of decoders.
     """
-    accept_published_calls()
-    return cls
-
-
-def accept_published_calls() -> None:
-    """Makes the decoders of the library accept `(td, hidden, num_starts)` → logits, mask."""
-    from rl4co.models.policies.modules import ConstructiveDecoder
-
-    if "__call__" not in vars(ConstructiveDecoder):
-        setattr(ConstructiveDecoder, "__call__", _call)  # noqa: B010
+    base.__call__ = _call
+    base.pre_decoder_hook = _pre_decoder_hook
+    return base
 
 
 def _call(self: Any, *args: Any, **kwargs: Any) -> Any:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 T = TypeVar("T")
+C = TypeVar("C", bound=type)
 
 _ADAPTERS: dict[str, str] = {}
 
@@ -37,9 +38,22 @@ def adapt(kind: str, entry: T) -> T:
     """
     if entry is None or kind not in _ADAPTERS or _is_native(entry):
         return entry
-    module, _, name = _ADAPTERS[kind].partition(":")
-    adapter: Callable[[Any], T] = getattr(importlib.import_module(module), name)
+    adapter: Callable[[T], T] = _load(_ADAPTERS[kind])
     return adapter(entry)
+
+
+def extended(kind: str) -> Callable[[C], C]:
+    """Class decorator: code in another style finds its methods in a base class of the library.
+
+    Args:
+        kind: The function that adds them is registered as "base: KIND".
+    """
+
+    def extend(cls: C) -> C:
+        location = _ADAPTERS.get(f"base: {kind}")
+        return cls if location is None else _load(location)(cls)
+
+    return extend
 
 
 def hint(kind: str, name: str) -> str:
@@ -52,9 +66,13 @@ def hint(kind: str, name: str) -> str:
     location = _ADAPTERS.get(f"hint: {kind}")
     if location is None:
         return ""
-    module, _, table = location.partition(":")
-    hints: Mapping[str, str] = getattr(importlib.import_module(module), table)
+    hints: Mapping[str, str] = _load(location)
     return hints.get(name, "")
+
+
+def _load(location: str) -> Any:
+    module, _, name = location.partition(":")
+    return getattr(importlib.import_module(module), name)
 
 
 def _is_native(entry: object) -> bool:

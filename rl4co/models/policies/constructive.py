@@ -22,7 +22,6 @@ import torch
 from tensordict import TensorDictBase
 from torch import Tensor, nn
 
-from rl4co.core.adapters import adapt
 from rl4co.core.errors import ConfigError, InvalidActionError, UnknownNameError
 from rl4co.core.ops import flatten_starts, unbatchify
 from rl4co.core.registry import ENVS
@@ -123,10 +122,6 @@ class ConstructivePolicy(PretrainedMixin, nn.Module):
         self.check_nan = check_nan
         for phase in _PHASES:  # bad settings raise now, not in the first step
             self.resolve_strategy(phase, None, None, 1, {})
-
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)
-        adapt("policy", cls)
 
     def forward(
         self,

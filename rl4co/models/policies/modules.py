@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from rl4co.core.adapters import adapt
+from rl4co.core.adapters import adapt, extended
 from rl4co.decoding.replay import log_probs_from
 from rl4co.decoding.rollout import LogitsFn
 from rl4co.decoding.strategies import DecodingStrategy
@@ -30,6 +30,7 @@ class NoEncoder(ConstructiveEncoder):
         return None, None
 
 
+@extended("decoder")
 class ConstructiveDecoder(nn.Module):
     """Maps a state and the cached latent representation to logits."""
 
