@@ -59,11 +59,9 @@ def _explain_missing_key(policy: Any, env: Any, error: KeyError) -> None:
 
 def _explain_shapes(env: RL4COEnvBase, td: TensorDictBase, error: Exception) -> None:
     """Raises if keys of a state do not have as many nodes as its mask: it was written into."""
-    if "action_mask" not in td.keys():
+    if not env.steps_by_hooks or "action_mask" not in td.keys():
         return
     specs = {key: tuple(spec.shape) for key, spec in env.observation_spec.items()}
-    if "action_mask" not in specs:
-        return
     declared, num_nodes = specs["action_mask"][-1], td["action_mask"].shape[-1]
     for key, shape in specs.items():
         if declared not in shape or key not in td.keys():

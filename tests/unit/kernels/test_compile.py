@@ -64,16 +64,18 @@ def test_disabling_ends_with_the_block_also_after_an_error() -> None:
     assert kernels.are_enabled() == before
 
 
-ROAD = """
+#: Ants of the TSP have compiled loops.
+ANTS = """
 import sys
 import torch
+from rl4co.core.graphs import nearest_graph
+from rl4co.decoding.edges import sample_by_edges
 from rl4co.envs import get_env
-from rl4co.models import AttentionModelPolicy
-env = get_env("cvrp", generator_params={"num_loc": 5})
-policy = AttentionModelPolicy(env_name="cvrp", embed_dim=16, num_heads=2)
-policy(env.reset(batch_size=2), env)["log_likelihood"].sum().backward()
-with torch.no_grad():
-    policy(env.reset(batch_size=2), env, decode_type="greedy")
+env = get_env("tsp", generator_params={"num_loc": 8})
+td = env.reset(batch_size=2)
+graph, _ = nearest_graph(td["locs"], 4, has_hub=False)
+rng = torch.Generator().manual_seed(0)
+sample_by_edges(env, dict(td.items()), graph, torch.ones(2, graph.num_edges), 3, rng)
 print("numba" in sys.modules)
 """
 
@@ -81,7 +83,7 @@ print("numba" in sys.modules)
 @pytest.mark.parametrize("switch", ["0", "1"])
 def test_with_kernels_off_numba_is_not_imported(switch: str) -> None:
     result = subprocess.run(
-        [sys.executable, "-c", ROAD],
+        [sys.executable, "-c", ANTS],
         env={**__import__("os").environ, "RL4CO_KERNELS": switch},
         capture_output=True,
         text=True,
