@@ -24,6 +24,7 @@ from rl4co.cli._options import (
 from rl4co.cli._outcomes import report
 from rl4co.cli._ways import Shares, Way, read_reference
 from rl4co.core.errors import ConfigError
+from rl4co.data.size_limit import set_input_limit
 from rl4co.tasks.methods import METHODS, SEARCHES
 
 if TYPE_CHECKING:
@@ -132,10 +133,19 @@ def solve(
     render: Annotated[
         Path | None, typer.Option(help="Draw the solution (.png, .pdf, .svg); several: a folder.")
     ] = None,
+    max_input_size: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SIZE",
+            help="Largest input, such as 8GiB; default: $RL4CO_MAX_INPUT, else 2GiB.",
+        ),
+    ] = None,
     json_output: JsonFlag = False,
     debug: DebugFlag = False,
 ) -> None:
     """Solve files: value in their own units, gap to the best-known one, routes or schedule."""
+    if max_input_size is not None:
+        set_input_limit(max_input_size)
     decoding = {
         "samples": samples,
         "num_augment": num_augment,

@@ -49,6 +49,26 @@ def input_limit() -> int:
     return int(size[1]) * int(base ** " kmgt".index(size[2].lower() or " "))
 
 
+def set_input_limit(size: str) -> None:
+    """Set the limit of this process and of those that it starts.
+
+    Args:
+        size: A size such as `8GiB`, or a number of bytes.
+
+    Raises:
+        ConfigError: It is no size.
+    """
+    before = os.environ.get(VARIABLE)
+    os.environ[VARIABLE] = size
+    try:
+        input_limit()
+    except ConfigError:
+        os.environ.pop(VARIABLE)
+        if before is not None:
+            os.environ[VARIABLE] = before
+        raise
+
+
 def check_input_size(num_bytes: int, name: object) -> None:
     """Raises :class:`FileFormatError` if an input is larger than the limit.
 

@@ -346,6 +346,15 @@ def test_earlier_results_are_no_references():
 
 
 @pytest.mark.usefixtures("here")
+def test_the_limit_on_the_input_can_be_changed(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("RL4CO_MAX_INPUT", "10")
+    assert_refused("RL4CO_MAX_INPUT", "tiny.vrp", *NEAREST)
+    assert_refused("RL4CO_MAX_INPUT", "tiny.vrp", *NEAREST, "--max-input-size", "large")
+    assert_refused("RL4CO_MAX_INPUT", "tiny.vrp", *NEAREST)
+    assert run("tiny.vrp", *NEAREST, "--max-input-size", "1MB").exit_code == 0
+
+
+@pytest.mark.usefixtures("here")
 @pytest.mark.parametrize("out", ["in.json", "./in.json", "link.json"])
 def test_the_instance_is_not_overwritten(out: str):
     text = json.dumps({"coordinates": [[0, 0], [3, 4], [6, 0]]})
