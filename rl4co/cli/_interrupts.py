@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM as a wish to end: soon and with an answer, or at once but in good order."""
+"""Ctrl-C and SIGTERM: end with the best result so far, or at once with an orderly cleanup."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import threading
 
 from collections.abc import Iterator
 
-#: What shells add to the number of a signal to make an exit code of it.
+#: Shells add this to the number of a signal to form the exit code.
 SIGNALLED = 128
 
 
@@ -24,7 +24,7 @@ def exit_code(interrupt: KeyboardInterrupt) -> int:
 
 @contextlib.contextmanager
 def sigterm_like_ctrl_c() -> Iterator[None]:
-    """SIGTERM raises an exception: temporary files are removed, and results are closed."""
+    """SIGTERM raises an exception, so that temporary files are removed and results are closed."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -40,11 +40,11 @@ def sigterm_like_ctrl_c() -> Iterator[None]:
 
 
 class Interrupt:
-    """Whether the user has asked for an end.
+    """Whether the user has interrupted the command.
 
     Attributes:
-        stop: Set as soon as he has.
-        signal: Number of the signal by which he did; None: he has not.
+        stop: Set by the first interrupt.
+        signal: Number of its signal; None: there was none.
     """
 
     def __init__(self) -> None:
@@ -53,24 +53,26 @@ class Interrupt:
 
     @property
     def exit_code(self) -> int:
-        """Exit code of a command that was interrupted; 0 if it was not."""
+        """Exit code of an interrupted command; 0 if it was not interrupted."""
         return 0 if self.signal is None else SIGNALLED + self.signal
 
 
 @contextlib.contextmanager
 def catch_interrupts() -> Iterator[Interrupt]:
-    """Ctrl-C and SIGTERM are taken note of, once: what goes on then ends with what it has."""
+    """The first Ctrl-C or SIGTERM sets `stop`; a second one raises an exception."""
     interrupt = Interrupt()
     if threading.current_thread() is not threading.main_thread():
         yield interrupt
         return
 
-    def note(number: int, _: object) -> None:
+    def on_signal(number: int, _: object) -> None:
         interrupt.signal = number
         interrupt.stop.set()
-        restore()  # a second one ends everything
+        restore()  # a second signal raises an exception
 
-    before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {
+        number: signal.signal(number, on_signal) for number in (signal.SIGINT, signal.SIGTERM)
+    }
 
     def restore() -> None:
         for number, handler in before.items():

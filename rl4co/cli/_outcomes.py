@@ -16,7 +16,7 @@ SOME_FAILED = 1
 
 
 def report(outcomes: list[Outcome], json_output: bool) -> int:
-    """Prints what came of the files; gives the exit code."""
+    """Prints the outcomes; returns the exit code."""
     from rl4co.tasks.solve import Failed, Solved
 
     failed = [outcome for outcome in outcomes if isinstance(outcome, Failed)]
@@ -42,10 +42,10 @@ def _show_solution(solved: Solved) -> None:
         facts[f"{kind} before"] = format_value(instance, solved.start_value)
     if instance.best_known is not None:
         facts["best known"] = format_value(instance, instance.best_known)
-        facts["gap"] = _percent(solved.gap) or "none to a best-known value of 0"
+        facts["gap"] = _percent(solved.gap) or "undefined for a best-known value of 0"
     if solved.lower_bound is not None:
-        remark = f", so the {kind} is optimal" if solved.is_optimal else ""
-        facts["lower bound"] = f"{format_value(instance, solved.lower_bound)}{remark}"
+        optimality = f", so the {kind} is optimal" if solved.is_optimal else ""
+        facts["lower bound"] = f"{format_value(instance, solved.lower_bound)}{optimality}"
     facts |= instance.facts(solved.solution)
     remark = ", interrupted" if solved.interrupted else ""
     facts |= {"found by": solved.solver, "time": f"{solved.seconds:.2f} s{remark}"}
@@ -59,7 +59,7 @@ def _show_solution(solved: Solved) -> None:
 
 
 def _show_table(outcomes: list[Outcome]) -> None:
-    """One line for each file; a failed one says why."""
+    """One line for each file, with the error if it failed."""
     from rich.text import Text
 
     from rl4co.tasks.solve import Failed, format_value

@@ -1,4 +1,4 @@
-"""`rl4co solve`: solves benchmark files and people's own instances."""
+"""`rl4co solve`: solves benchmark files and custom instances."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from rl4co.cli._options import (
     TopP,
 )
 from rl4co.cli._outcomes import report
-from rl4co.cli._ways import Shares, Way, read_reference
+from rl4co.cli._solve_method import SolveMethod, TimeSplit, read_reference
 from rl4co.core.errors import ConfigError
 from rl4co.data.size_limit import set_input_limit
 from rl4co.tasks.methods import METHODS, SEARCHES
@@ -42,8 +42,8 @@ def solve(
         typer.Argument(
             metavar="FILE",
             help="TSPLIB, CVRPLIB, Solomon, OPLib, TSPPDLIB, JSON or CSV (routing), JSPLIB, "
-            "Taillard or FJS (job shops), pmed (p-median), packed (.gz) or not, or folders of "
-            "them; - is the standard input.",
+            "Taillard or FJS (job shops) or pmed (p-median) files, also compressed (.gz), or "
+            "folders of them; - is the standard input.",
         ),
     ],
     solver: Annotated[
@@ -52,8 +52,8 @@ def solve(
     max_runtime: Annotated[
         float | None,
         typer.Option(
-            help="Seconds per instance of a solver (default: 10) or a --search, with the --improve "
-            "and --polish behind it."
+            help="Seconds per instance of a solver (default: 10) or a --search, including "
+            "--improve and --polish."
         ),
     ] = None,
     model: Annotated[
@@ -93,20 +93,24 @@ def solve(
         int | None, typer.Option(help="Copies of the instance that --improve works on.")
     ] = None,
     initial: Annotated[
-        Path | None, typer.Option(help="Solution from a file instead, to polish or price it.")
+        Path | None, typer.Option(help="Solution from a file instead, to polish or evaluate it.")
     ] = None,
     polish: Annotated[
         float | None, typer.Option(help="Seconds for a solver to improve the solution.")
     ] = None,
     polish_solver: Annotated[
         str | None,
-        typer.Option(help="Default: the best that can begin with a solution (pyvrp, lkh, cpsat)."),
+        typer.Option(help="Default: the best that can start from a solution (pyvrp, lkh, cpsat)."),
     ] = None,
     lkh_executable: Annotated[
         Path | None,
-        typer.Option(help="LKH-3 for the solver lkh; it knows more problems. Default: $RL4CO_LKH."),
+        typer.Option(
+            help="LKH-3 for the solver lkh, which solves more problems. Default: $RL4CO_LKH."
+        ),
     ] = None,
-    seed: Annotated[int | None, typer.Option(help="Seed of solver or model, if any.")] = None,
+    seed: Annotated[
+        int | None, typer.Option(help="Seed of the solver or model, if stochastic.")
+    ] = None,
     procs: Annotated[int, typer.Option(help="Files solved at the same time.")] = 1,
     device: Device = "auto",
     best_known: Annotated[
@@ -122,16 +126,19 @@ def solve(
         str | None, typer.Option(help="Rounding of distances: exact, nearest, ...")
     ] = None,
     vehicles: Annotated[
-        int | None, typer.Option(help="Most routes of a solution, whatever the file says.")
+        int | None, typer.Option(help="Most routes of a solution; overrides the file.")
     ] = None,
     out: Annotated[
         Path | None,
         typer.Option(
-            "--out", "-o", help="Write the solution (.sol, .tour, .json); several: a folder."
+            "--out",
+            "-o",
+            help="Write the solution (.sol, .tour, .json); several files: a folder.",
         ),
     ] = None,
     render: Annotated[
-        Path | None, typer.Option(help="Draw the solution (.png, .pdf, .svg); several: a folder.")
+        Path | None,
+        typer.Option(help="Plot the solution (.png, .pdf, .svg); several files: a folder."),
     ] = None,
     max_input_size: Annotated[
         str | None,
@@ -143,7 +150,7 @@ def solve(
     json_output: JsonFlag = False,
     debug: DebugFlag = False,
 ) -> None:
-    """Solve files: value in their own units, gap to the best-known one, routes or schedule."""
+    """Solve files: value in their units, gap to the best-known value, routes or schedule."""
     if max_input_size is not None:
         set_input_limit(max_input_size)
     decoding = {
@@ -156,24 +163,22 @@ def solve(
         "beam_width": beam_width,
     }
     adapting = {"search": search, "iterations": iterations}
-    shares = Shares.of(max_runtime, improve is not None, improve_seconds, polish)
+    seconds = TimeSplit.split(max_runtime, improve is not None, improve_seconds, polish)
     improving = {
         "improve": improve,
         "steps": improve_steps,
-        "seconds": shares.improve,
+        "seconds": seconds.improve,
         "num_augment": improve_copies,
     }
     lkh = {} if lkh_executable is None else {"executable": str(lkh_executable)}
-    way = Way(
-        solver, shares.first, model, method, initial, decoding, adapting, improving, seed, lkh
+    solve_method = SolveMethod(
+        solver, seconds.first, model, method, initial, decoding, adapting, improving, seed, lkh
     )
-    way.check()
+    solve_method.check()
     if polish_solver is not None and polish is None:
-        raise ConfigError("expected --polish SECONDS with --polish-solver, got none")
+        raise ConfigError("--polish-solver requires --polish SECONDS")
     if lkh and "lkh" not in (solver, polish_solver):
-        raise ConfigError(
-            "expected --solver lkh or --polish-solver lkh with --lkh-executable, got neither"
-        )
+        raise ConfigError("--lkh-executable requires --solver lkh or --polish-solver lkh")
     reading = {
         "column": column, "rounding": rounding, "vehicles": vehicles, **read_reference(best_known),
     }  # fmt: skip
@@ -187,14 +192,16 @@ def solve(
             "give a CSV file"
         )
     shown = not json_output and sys.stderr.isatty()
-    # Two progress bars would be in each other's way: one file has that of its steps.
+    # Only one progress bar at a time: a single file shows that of its improvement steps.
     steps_shown = shown and improve is not None and len(instances) == 1
     with warnings_in_lines(), catch_interrupts() as interrupt:
         output.check(reading)
         outcomes = solve_files(
             instances,
-            way.approach(device, steps_shown),
-            polish=None if shares.polish is None else way.by_solver(polish_solver, shares.polish),
+            solve_method.approach(device, steps_shown),
+            polish=None
+            if seconds.polish is None
+            else solve_method.by_solver(polish_solver, seconds.polish),
             then=output.write,
             num_procs=procs,
             progress=shown and not steps_shown,
@@ -213,30 +220,30 @@ def _leave(code: int, at_once: bool) -> None:
 
     Args:
         code: Exit code.
-        at_once: Whether somebody waits for the end. So it is if there is work that nobody waits for
-            any more: threads in compiled code cannot be ended, and do not survive an orderly end.
+        at_once: Whether to skip the orderly shutdown. It is also skipped if abandoned work still
+            runs: threads in compiled code cannot be ended and would delay it.
     """
     from rl4co.tasks.limits import has_abandoned_work
 
-    is_program = sys.stdout is sys.__stdout__  # and not called by another one
+    is_program = sys.stdout is sys.__stdout__  # not called by another one
     if is_program and (at_once or has_abandoned_work()):
         sys.stdout.flush()
         sys.stderr.flush()
-        os._exit(code)  # an orderly end takes torch half a second
+        os._exit(code)  # the orderly shutdown of torch takes half a second
     if code:
         raise typer.Exit(code)
 
 
-# ---------------------------------------------------------------- files that are written
+# ---------------------------------------------------------------- output files
 
 
 @dataclasses.dataclass(frozen=True)
 class _Output:
-    """Where solutions and pictures go.
+    """Where solutions and plots are written.
 
     Args:
-        out: File or folder of solutions; None: nowhere.
-        render: File or folder of pictures; None: nowhere.
+        out: File or folder of solutions; None: they are not written.
+        render: File or folder of plots; None: they are not drawn.
         files: Instances that are solved.
     """
 
@@ -245,17 +252,17 @@ class _Output:
     files: list[Path]
 
     def check(self, reading: dict[str, Any]) -> None:
-        """Raises if something cannot be written, before time is spent on solving."""
-        for flag, place in (("--out", self.out), ("--render", self.render)):
-            if place is None or len(self.files) == 1:
+        """Raises if something cannot be written, before anything is solved."""
+        for flag, target in (("--out", self.out), ("--render", self.render)):
+            if target is None or len(self.files) == 1:
                 continue
-            if not _is_folder(place):
+            if not _is_folder(target):
                 raise ConfigError(
-                    f"expected a folder as {flag} for {len(self.files)} files, got {place}"
+                    f"expected a folder as {flag} for {len(self.files)} files, got {target}"
                 )
             if len({_name(file) for file in self.files}) < len(self.files):
                 raise ConfigError(
-                    f"expected files with different names for {flag}, got some of the same name; "
+                    f"expected files with different names for {flag}, got duplicates; "
                     "solve one folder after the other"
                 )
         from rl4co.data.formats.write import check_target, require_writable
@@ -272,7 +279,7 @@ class _Output:
             check_picture(self._picture_file(self.render, self.files[0]))
 
     def write(self, solved: Solved) -> None:
-        """Writes what is wanted of a solution."""
+        """Writes a solution, and its plot."""
         from rl4co.data.formats import write_solution
         from rl4co.tasks.solve import save_picture
 

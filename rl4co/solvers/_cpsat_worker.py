@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from ortools.sat.python import cp_model
 
-from rl4co.solvers._account import is_stop_wanted, note_incumbent, publish
+from rl4co.solvers._job_report import is_cancelled, record_cost, report_incumbent
 from rl4co.solvers._orders import Jobs, Order, left_shifted
 
 #: Jobs up to which the order of each three jobs is written out, which gives the best bounds.
@@ -51,9 +51,9 @@ def solve_shop(jobs: Jobs, order: Order, limits: Limits) -> tuple[Any, float, bo
     """
     began, limits = time.perf_counter(), Limits(*limits)
     longest = max(sum(min(operation.values()) for operation in job) for job in jobs)
-    publish((list(order), longest, False))
+    report_incumbent((list(order), longest, False))
     shop = _Shop(jobs, order)
-    note_incumbent(shop.horizon * limits.unit)
+    record_cost(shop.horizon * limits.unit)
     solver, found, status = _solve(shop.model, limits, began, shop.order)
     if not found:
         return list(order), max(solver.best_objective_bound, longest), False
@@ -160,7 +160,7 @@ def solve_tardiness(
         optimal.
     """
     began, limits = time.perf_counter(), Limits(*limits)
-    publish((list(order), 0.0, False))
+    report_incumbent((list(order), 0.0, False))
     model, size, horizon = cp_model.CpModel(), len(process), sum(process)
     place = {job: position for position, job in enumerate(order)}
     before: dict[tuple[int, int], Any] = {}
@@ -191,7 +191,7 @@ def solve_tardiness(
     else:
         model.add_no_overlap(intervals)
     model.minimize(sum(costs))
-    note_incumbent(_tardiness(due, weight, process, order) * limits.unit)
+    record_cost(_tardiness(due, weight, process, order) * limits.unit)
 
     def in_order(solver: Any) -> list[int]:
         # A job of no time (by rounding) ends with the one before it.
@@ -242,7 +242,7 @@ class _Recorder(cp_model.CpSolverSolutionCallback):
 
     def on_solution_callback(self) -> None:
         """Called by the solver."""
-        if note_incumbent(self.objective_value * self.unit):
-            publish((self.read(self), self.best_objective_bound, False))
-        if is_stop_wanted():
+        if record_cost(self.objective_value * self.unit):
+            report_incumbent((self.read(self), self.best_objective_bound, False))
+        if is_cancelled():
             self.stop_search()

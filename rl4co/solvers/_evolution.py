@@ -19,7 +19,7 @@ from rl4co.core.errors import ConfigError, UnsupportedError
 from rl4co.core.registry import FORMULATIONS
 from rl4co.core.rng import derive_generator
 from rl4co.envs.base import RL4COEnvBase
-from rl4co.solvers._watch import is_stopped
+from rl4co.solvers._cancellation import is_cancelled
 
 
 class Encoding(Protocol):
@@ -90,7 +90,7 @@ class Budget:
 
     def take(self, wanted: int) -> int:
         """How many of the wanted shots may be taken now; 0 at the end."""
-        if time.perf_counter() > self.deadline or (self.used and is_stopped()):
+        if time.perf_counter() > self.deadline or (self.used and is_cancelled()):
             return 0
         granted, self.used = min(wanted, self.shots), True
         self.shots -= granted

@@ -12,7 +12,7 @@ from typing import Any
 import highspy
 import numpy as np
 
-from rl4co.solvers._account import is_stop_wanted, publish
+from rl4co.solvers._job_report import is_cancelled, report_incumbent
 from rl4co.solvers._mip_problem import Limits, MixedIntegerProblem, Result
 
 
@@ -39,10 +39,10 @@ def solve(problem: MixedIntegerProblem, limits: Limits) -> Result:
     def publish_solution(event: Any) -> None:
         found = event.data_out
         seconds = time.perf_counter() - began
-        publish(Result(np.array(found.mip_solution), found.mip_dual_bound, False, seconds))
+        report_incumbent(Result(np.array(found.mip_solution), found.mip_dual_bound, False, seconds))
 
     def look_up(event: Any) -> None:
-        event.data_in.user_interrupt = is_stop_wanted()
+        event.data_in.user_interrupt = is_cancelled()
 
     solver.cbMipImprovingSolution.subscribe(publish_solution)
     solver.cbMipInterrupt.subscribe(look_up)

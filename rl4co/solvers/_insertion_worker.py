@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from rl4co.solvers._account import is_stop_wanted
+from rl4co.solvers._job_report import is_cancelled
 from rl4co.solvers._problem import Route, RoutingProblem
 
 #: A customer, or the two nodes of an order.
@@ -78,7 +78,7 @@ class _Construction:
         return [route for route in self.routes.values() if route.nodes]
 
     def _is_late(self) -> bool:
-        return time.perf_counter() > self.deadline or is_stop_wanted()
+        return time.perf_counter() > self.deadline or is_cancelled()
 
     def _look_at_first_job(self) -> None:
         """Forgets the places of all jobs but the first, which takes a fraction of the time."""

@@ -21,10 +21,10 @@ from torch import Tensor
 from rl4co.core.errors import ConfigError, MissingDependencyError
 from rl4co.envs.base import RL4COEnvBase
 from rl4co.solvers._base import Found, Solver, register_solver
+from rl4co.solvers._cancellation import report_incumbent
 from rl4co.solvers._mip_problem import Limits, MixedIntegerProblem, Result
-from rl4co.solvers._parallel import map_instances
 from rl4co.solvers._routing import time_left
-from rl4co.solvers._watch import offer
+from rl4co.solvers._worker_pool import map_instances
 from rl4co.solvers.formulations import MIPFormulation, formulation_of
 from rl4co.solvers.local_search import local_search
 
@@ -83,7 +83,7 @@ def register_mip_solver(name: str, label: str, package: str, extra: str | None) 
             limit = FIRST_SHARE * max_runtime
             first = local_search(env, td, starts=FIRST_STARTS, max_runtime=limit).actions
         search = _Search(env, td, first)
-        offer(lambda: search.actions)
+        report_incumbent(lambda: search.actions)
 
         def run(problems: list[MixedIntegerProblem], seconds: list[float]) -> list[Result]:
             limits = [Limits(left, seed) for left in seconds]

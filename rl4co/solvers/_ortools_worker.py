@@ -14,7 +14,7 @@ import numpy as np
 from ortools.constraint_solver import pywrapcp, routing_enums_pb2
 from ortools.util import optional_boolean_pb2
 
-from rl4co.solvers._account import is_stop_wanted, note_incumbent, publish
+from rl4co.solvers._job_report import is_cancelled, record_cost, report_incumbent
 from rl4co.solvers._problem import INFINITY, Array, Route, RoutingProblem, Vehicle
 
 #: By which costs are multiplied where legs may cost nothing. Lengths then count as a tie-breaker:
@@ -54,9 +54,9 @@ def _note_solution(model: _Model) -> None:
     """Notes and publishes the solution at which the search is, if it is the best one."""
     # The variable of the cost exists once the search has begun.
     cost = model.cost(model.routing.CostVar().Max())
-    if note_incumbent(cost):
-        publish((model.routes(lambda variable: variable.Value()), cost))
-    if is_stop_wanted():
+    if record_cost(cost):
+        report_incumbent((model.routes(lambda variable: variable.Value()), cost))
+    if is_cancelled():
         model.routing.solver().FinishCurrentSearch()
 
 

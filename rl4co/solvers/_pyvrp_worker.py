@@ -14,7 +14,7 @@ import pyvrp
 
 from pyvrp.stop import MaxIterations, MaxRuntime, MultipleCriteria
 
-from rl4co.solvers._account import is_stop_wanted, note_incumbent, publish
+from rl4co.solvers._job_report import is_cancelled, record_cost, report_incumbent
 from rl4co.solvers._problem import INFINITY, Route, RoutingProblem, Vehicle
 
 #: Units of the largest capacity. Then a customer too much weighs about as much as a leg too much,
@@ -56,7 +56,7 @@ def solve_problem(
     model = _Model(problem)
     data = model.data()
     left = max(max_runtime - (time.perf_counter() - began), 0.0)
-    criteria: list[Any] = [MaxRuntime(left), lambda cost: is_stop_wanted()]
+    criteria: list[Any] = [MaxRuntime(left), lambda cost: is_cancelled()]
     if max_iterations is not None:
         criteria.append(MaxIterations(max_iterations))
     stop = MultipleCriteria(criteria)
@@ -88,8 +88,8 @@ class _Recorder(pyvrp.IteratedLocalSearchCallbacks):
 
     def on_best(self, best: Any) -> None:
         cost = self.model.cost(best)
-        if cost is not None and note_incumbent(cost):
-            publish((self.model.routes(best), cost))
+        if cost is not None and record_cost(cost):
+            report_incumbent((self.model.routes(best), cost))
 
 
 def _penalties(factor: int) -> Any:

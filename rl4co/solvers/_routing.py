@@ -28,11 +28,11 @@ from rl4co.core.errors import (
 )
 from rl4co.core.neighbors import MAX_DENSE_NODES
 from rl4co.envs.base import RL4COEnvBase
+from rl4co.solvers._cancellation import is_cancelled, report_cut
 from rl4co.solvers._geometry import geometries, is_plain
-from rl4co.solvers._parallel import map_instances
 from rl4co.solvers._problem import Route, RoutingProblem
 from rl4co.solvers._quick import quick_visits
-from rl4co.solvers._watch import is_stopped, report_cut
+from rl4co.solvers._worker_pool import map_instances
 from rl4co.solvers.formulations import (
     RoutingFormulation,
     formulation_of,
@@ -84,7 +84,7 @@ def solve_routing(
     """
     began = time.perf_counter()
     formulation = formulation_of(env, RoutingFormulation)
-    refuse_dense(env, td, label)
+    reject_dense(env, td, label)
     problems = formulate(env, td, formulation, obstacle, label)
     if max_vehicles is not None:
         problems = [limit_fleet(problem, max_vehicles) for problem in problems]
@@ -98,7 +98,7 @@ def solve_routing(
             for problem, row in zip(problems, initial.tolist(), strict=True)
         ]
         for problem, start in zip(problems, starts, strict=True):
-            _refuse_start(problem, start, label)
+            _reject_start(problem, start, label)
         jobs = [(*job, start) for job, start in zip(jobs, starts, strict=True)]
     results = map_instances(
         target,
@@ -113,7 +113,7 @@ def solve_routing(
     if None in results and is_plain(env):
         results = _fill_gaps(env, td, problems, results, label)
     unsolved = [index for index, result in enumerate(results) if result is None]
-    if unsolved and is_stopped():
+    if unsolved and is_cancelled():
         raise StoppedError(f"expected a solution by {label}, got an interrupt before there was one")
     if unsolved:
         raise NoSolutionError(
@@ -190,7 +190,7 @@ def time_left(began: float, max_runtime: float, num_instances: int) -> float:
     return max(max_runtime - spent, LEAST_TIME)
 
 
-def refuse_dense(env: RL4COEnvBase, td: TensorDictBase, label: str) -> None:
+def reject_dense(env: RL4COEnvBase, td: TensorDictBase, label: str) -> None:
     """Raises for instances whose matrix of all distances would be too large."""
     nodes = td["action_mask"].shape[-1]
     if nodes > MAX_DENSE_NODES:
@@ -201,7 +201,7 @@ def refuse_dense(env: RL4COEnvBase, td: TensorDictBase, label: str) -> None:
         )
 
 
-def _refuse_start(problem: RoutingProblem, start: Sequence[Route], label: str) -> None:
+def _reject_start(problem: RoutingProblem, start: Sequence[Route], label: str) -> None:
     """Raises unless a valid solution of the environment is one of the formulation as well."""
     visits = [node for route in start for node in route.nodes]
     if len(set(visits)) < len(visits):

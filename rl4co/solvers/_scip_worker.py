@@ -13,7 +13,7 @@ import numpy as np
 
 from pyscipopt import SCIP_EVENTTYPE, Eventhdlr, Model, quicksum
 
-from rl4co.solvers._account import is_stop_wanted, publish
+from rl4co.solvers._job_report import is_cancelled, report_incumbent
 from rl4co.solvers._mip_problem import Limits, MixedIntegerProblem, Result
 
 
@@ -77,6 +77,6 @@ class _Publisher(Eventhdlr):
         best = self.model.getBestSol()
         values = np.array([self.model.getSolVal(best, variable) for variable in self.variables])
         seconds = time.perf_counter() - self.began
-        publish(Result(values, float(self.model.getDualbound()), False, seconds))
-        if is_stop_wanted():
+        report_incumbent(Result(values, float(self.model.getDualbound()), False, seconds))
+        if is_cancelled():
             self.model.interruptSolve()

@@ -1,32 +1,28 @@
 """Runs one compiled heuristic per instance in threads of this process, with a progress bar.
 
-Compiled loops release the GIL, so threads do; the processes of :mod:`rl4co.solvers._parallel` would
-import the library and load the compiled code once more each.
+Compiled loops release the GIL, so threads suffice; worker processes would import the library and
+load the compiled code once more each.
 """
 
 from __future__ import annotations
 
-import sys
 import time
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextvars import copy_context
 from typing import TypeVar
 
-from rl4co.solvers._account import Account
-from rl4co.solvers._parallel import _SHIFT
-from rl4co.solvers._watch import stop_on_error
+from rl4co.solvers._batch import Advance, run_batch
+from rl4co.solvers._job_report import JobReport
 
 J = TypeVar("J")
 R = TypeVar("R")
 
 #: Called with the cost of a solution that is better than all before it.
-Note = Callable[[float], None]
+RecordCost = Callable[[float], None]
 
 
 def map_in_threads(
-    function: Callable[[J, Note], R],
+    function: Callable[[J, RecordCost], R],
     jobs: Sequence[J],
     num_threads: int,
     *,
@@ -34,55 +30,36 @@ def map_in_threads(
     progress: bool | None = None,
     total: float | None = None,
 ) -> list[R]:
-    """Results of `function(job, note)` for all jobs, in their order.
+    """Results of `function(job, record_cost)` for all jobs, in their order.
 
     Args:
-        function: Solves one job; tells `note` about better and better costs, if it knows them, and
-            asks :func:`~rl4co.solvers._watch.is_stopped` now and then.
+        function: Solves one job; calls `record_cost` for each improved cost that it knows, and
+            checks :func:`~rl4co.solvers._cancellation.is_cancelled` regularly.
         jobs: Jobs.
         num_threads: Jobs at the same time.
         description: Text beside the progress bar.
-        progress: Whether to show it; None: if stderr is a terminal and nobody else shows one.
+        progress: See :func:`~rl4co.solvers._batch.run_batch`.
         total: Seconds that each job will take, for a bar that moves while a single job runs; None:
             it counts jobs.
     """
-    from rich.console import Console
-    from rich.progress import Progress
+    units = total or 1.0
 
-    shift = _SHIFT.get()
-    show = sys.stderr.isatty() and shift is None if progress is None else progress
-    with (
-        Progress(console=Console(stderr=True), disable=not show) as bar,
-        ThreadPoolExecutor(min(num_threads, max(len(jobs), 1))) as pool,
-        stop_on_error(),
-    ):
-        task = bar.add_task(description, total=len(jobs) * (total or 1.0))
+    def run(job: J, advance: Advance) -> tuple[R, JobReport]:
+        report, started, shown = JobReport(), time.perf_counter(), 0.0
 
-        def run(job: J) -> tuple[R, Account]:
-            account, began, shown = Account(), time.perf_counter(), 0.0
+        def record_cost(cost: float) -> None:
+            nonlocal shown
+            seconds = time.perf_counter() - started
+            report.add(seconds, cost)
+            if total is not None and seconds < total:
+                advance(seconds - shown, f"{description} {cost:.6g}")
+                shown = seconds
 
-            def note(cost: float) -> None:
-                nonlocal shown
-                seconds = time.perf_counter() - began
-                if not account.incumbents or cost < account.incumbents[-1][1]:
-                    account.incumbents.append((seconds, cost))
-                if total is not None and seconds < total:
-                    bar.update(
-                        task, advance=seconds - shown, description=f"{description} {cost:.6g}"
-                    )
-                    shown = seconds
+        result = function(job, record_cost)
+        report.seconds = time.perf_counter() - started
+        advance(units - shown, None)
+        return result, report
 
-            result = function(job, note)
-            account.seconds = time.perf_counter() - began
-            bar.advance(task, (total or 1.0) - shown)
-            return result, account
-
-        pending = [pool.submit(copy_context().run, run, job) for job in jobs]
-        try:
-            outcomes = [future.result() for future in pending]
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
-    if shift is not None:
-        shift[1].extend(account for _, account in outcomes)
-    return [result for result, _ in outcomes]
+    return run_batch(
+        run, jobs, num_threads, description=description, progress=progress, units=units
+    )

@@ -1,8 +1,8 @@
-"""A worker process: reads pickled jobs from stdin, writes pickled results to stdout.
+"""A worker process: reads pickled jobs from stdin, writes pickled messages to stdout.
 
-Started as `python -m rl4co.solvers._worker package.module:function PARENT` by
-:mod:`rl4co.solvers._workers`, and by nobody else. It never outlives the process PARENT: Linux sends
-a signal, and everywhere the end of stdin says so.
+:mod:`rl4co.solvers._worker_process` starts it as
+`python -m rl4co.solvers._worker package.module:function PARENT`. It never outlives the process
+PARENT: Linux sends a signal, and on all systems stdin ends.
 """
 
 from __future__ import annotations
@@ -20,7 +20,13 @@ import traceback
 
 from typing import IO, Any
 
-from rl4co.solvers._account import close_account, open_account, publish_by, want_stop
+from rl4co.solvers._job_report import (
+    accept_job,
+    cancel,
+    finish_report,
+    send_incumbents_with,
+    start_report,
+)
 
 #: Request of Linux to get a signal when the parent ends (`linux/prctl.h`).
 _PR_SET_PDEATHSIG = 1
@@ -29,58 +35,59 @@ _PR_SET_PDEATHSIG = 1
 def main(target: str, parent: int) -> None:
     """Calls the target for each job until stdin ends."""
     end_with(parent)
-    # Ctrl-C in a terminal and a polite end of a group of processes reach all of them; whoever
-    # started this one wants its best solution before he ends it.
+    # Ctrl-C in a terminal reaches the whole process group, but the parent still needs the best
+    # solution of this process and ends it afterwards.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
-    # Results get a pipe of their own: whatever a solver prints goes to stderr.
-    results = os.fdopen(os.dup(1), "wb")
+    # Messages get the original stdout; whatever a solver prints goes to stderr.
+    stream = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     sending = threading.Lock()
 
     def send(kind: str, content: Any) -> None:
-        with sending:  # solvers call back from threads of their own
-            pickle.dump((kind, content), results)
-            results.flush()
+        with sending:  # solvers call back from their own threads
+            pickle.dump((kind, content), stream)
+            stream.flush()
 
-    publish_by(lambda result: send("so far", result))
+    send_incumbents_with(lambda result: send("incumbent", result))
     jobs: queue.SimpleQueue[bytes] = queue.SimpleQueue()
     threading.Thread(target=_listen, args=(sys.stdin.buffer, jobs), daemon=True).start()
     module, function = target.split(":")
     call = getattr(importlib.import_module(module), function)
     while True:
-        # Unpickled here: it may import what the target imports, and not all packages bear that in
-        # two threads at the same time.
+        # Unpickled in this thread: it may import what the target imports, and some packages fail
+        # when two threads import them at the same time.
         arguments = pickle.loads(jobs.get())
-        send("begun", None)
-        open_account()
+        send("started", None)
+        start_report()
         try:
-            done, result = True, call(*arguments)
+            succeeded, result = True, call(*arguments)
         except Exception:
-            done, result = False, traceback.format_exc()
-        send("done", (done, result, close_account()))
+            succeeded, result = False, traceback.format_exc()
+        send("done", (succeeded, result, finish_report()))
 
 
 def end_with(parent: int) -> None:
-    """Ends this process as soon as its parent has ended, by whatever, where Linux knows how."""
+    """Lets Linux kill this process as soon as its parent ends."""
     if sys.platform == "linux":
         with contextlib.suppress(OSError, AttributeError):  # another C library
             ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != parent:  # it was faster
+        if os.getppid() != parent:  # it has ended already
             os._exit(1)
 
 
 def _listen(stream: IO[bytes], jobs: queue.SimpleQueue[bytes]) -> None:
-    """Takes jobs, and the wish to stop the current one; ends the process with the stream."""
+    """Receives jobs and cancellations; ends the process with the stream."""
     try:
         while True:
             kind, job = pickle.load(stream)
-            if kind == "stop":
-                want_stop()
+            if kind == "cancel":
+                cancel()
             else:
+                accept_job()
                 jobs.put(job)
     finally:
-        os._exit(0)  # nobody is left to read a result
+        os._exit(0)  # the parent has ended or closed the stream
 
 
 if __name__ == "__main__":

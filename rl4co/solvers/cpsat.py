@@ -37,9 +37,9 @@ from torch import Tensor
 from rl4co.core.errors import ConfigError, MissingDependencyError
 from rl4co.envs.base import RL4COEnvBase
 from rl4co.solvers._base import Found, register_solver
-from rl4co.solvers._parallel import map_instances
+from rl4co.solvers._cancellation import report_incumbent
 from rl4co.solvers._routing import time_left
-from rl4co.solvers._watch import offer
+from rl4co.solvers._worker_pool import map_instances
 from rl4co.solvers.dispatching import dispatching
 from rl4co.solvers.formulations import SchedulingFormulation, formulation_of
 
@@ -92,7 +92,7 @@ def cpsat(
         first = _first_solutions(env, td, model, FIRST_SHARE * max_runtime)
     else:
         first = initial
-    offer(lambda: first)
+    report_incumbent(lambda: first)
     evaluation_began = time.perf_counter()
     first_costs = -env.get_reward(td, first)  # [B]
     reserve = NUM_EVALUATIONS * (time.perf_counter() - evaluation_began)
@@ -112,7 +112,7 @@ def cpsat(
         for task, result in zip(tasks, results, strict=True)
     ]
     orders, lower, proven = zip(*results, strict=True)
-    offer(lambda: model.encode(env, td, orders))
+    report_incumbent(lambda: model.encode(env, td, orders))
     actions, costs = _never_worse(
         env, td, model.encode(env, td, orders), first, first_costs, model.idle
     )

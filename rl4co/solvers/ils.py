@@ -22,10 +22,10 @@ from rl4co.envs.routing.cvrp.sweep import join_routes, order_route, sweep_partit
 from rl4co.envs.routing.tsp.insertion import insert_in_order
 from rl4co.envs.routing.tsp.iterated_search import iterate_tour
 from rl4co.solvers._base import register_solver
+from rl4co.solvers._cancellation import is_cancelled
 from rl4co.solvers._geometry import Geometry, as_actions, geometries
 from rl4co.solvers._routing import time_left
-from rl4co.solvers._threads import Note, map_in_threads
-from rl4co.solvers._watch import is_stopped
+from rl4co.solvers._threads import RecordCost, map_in_threads
 from rl4co.solvers.formulations import RoutingFormulation
 
 
@@ -65,25 +65,25 @@ def ils(
     _compile(instances[0])
     seconds = time_left(began, max_runtime, len(instances))
 
-    def solve(job: tuple[Geometry, np.ndarray | None], note: Note) -> np.ndarray:
+    def solve(job: tuple[Geometry, np.ndarray | None], record_cost: RecordCost) -> np.ndarray:
         geometry, start = job
         began = time.perf_counter()
         if start is None:
             start = quick_solution(geometry, np.random.default_rng(seed))
         before = geometry.cost(start)
-        note(before)
+        record_cost(before)
         left = max(seconds - (time.perf_counter() - began), 0.0)
         if geometry.demand is None:
             found = iterate_tour(
                 geometry.points, start, geometry.matrix,
-                max_kicks=max_iterations, max_runtime=left, seed=seed, on_improvement=note,
-                is_stopped=is_stopped,
+                max_kicks=max_iterations, max_runtime=left, seed=seed, on_improvement=record_cost,
+                is_stopped=is_cancelled,
             )  # fmt: skip
         else:
             found = iterate_routes(
                 geometry.points, geometry.demand, geometry.limit, start, geometry.matrix,
-                max_ruins=max_iterations, max_runtime=left, seed=seed, on_improvement=note,
-                is_stopped=is_stopped,
+                max_ruins=max_iterations, max_runtime=left, seed=seed, on_improvement=record_cost,
+                is_stopped=is_cancelled,
             )  # fmt: skip
         return found if geometry.cost(found) < before else start
 

@@ -20,7 +20,7 @@ from rl4co.envs.routing.cvrp.insertion import cheapest_insertion
 from rl4co.solvers._base import register_solver
 from rl4co.solvers._geometry import Geometry, as_actions, geometries, is_plain
 from rl4co.solvers._routing import solve_routing
-from rl4co.solvers._threads import Note, map_in_threads
+from rl4co.solvers._threads import RecordCost, map_in_threads
 from rl4co.solvers.formulations import RoutingFormulation
 
 
@@ -71,7 +71,9 @@ def insertion(
     )
 
 
-def insert_cheaply(geometry: Geometry, note: Note, max_vehicles: int | None = None) -> np.ndarray:
+def insert_cheaply(
+    geometry: Geometry, record_cost: RecordCost, max_vehicles: int | None = None
+) -> np.ndarray:
     """Cheapest insertion of one instance: a tour from node 0 on, or routes."""
     if geometry.demand is None:
         nobody = np.zeros(len(geometry.points))
@@ -88,5 +90,5 @@ def insert_cheaply(geometry: Geometry, note: Note, max_vehicles: int | None = No
                 "none for one; try another solver"
             )
         visits = routes
-    note(geometry.cost(visits))
+    record_cost(geometry.cost(visits))
     return visits

@@ -1,7 +1,7 @@
 """LKH, the Lin-Kernighan-Helsgaun heuristic (Helsgaun, 2000): `elkai`, or an LKH-3 executable.
 
 The package `elkai` has tours and paths. The executable of LKH-3, for whoever has built it, knows
-more problems (:mod:`rl4co.solvers._lkh3_worker`): the argument `executable`, or the environment
+more problems (:mod:`rl4co.solvers._lkh3.worker`): the argument `executable`, or the environment
 variable `RL4CO_LKH`, names it. The rest of this text is about the former.
 
 On the instance sizes of the paper it finds optimal tours in nearly all cases. It solves whatever is
@@ -39,14 +39,14 @@ from rl4co.envs.routing.tsp.insertion import insert_in_order
 from rl4co.envs.routing.tsp.local_search import improve_tour
 from rl4co.envs.routing.tsp.neighbor_search import NUM_NEIGHBORS, improve_tours
 from rl4co.solvers._base import register_solver
+from rl4co.solvers._cancellation import is_cancelled, report_cut
 from rl4co.solvers._geometry import Geometry
-from rl4co.solvers._lkh3 import VARIABLE, solve_with_executable
+from rl4co.solvers._lkh3.solver import VARIABLE, solve_with_executable
 from rl4co.solvers._lkh_worker import path_from_tour, read_tour
-from rl4co.solvers._parallel import map_instances
 from rl4co.solvers._problem import Route, RoutingProblem, Vehicle
 from rl4co.solvers._quick import quick_visits
-from rl4co.solvers._routing import formulate, refuse_dense, time_left
-from rl4co.solvers._watch import is_stopped, report_cut
+from rl4co.solvers._routing import formulate, reject_dense, time_left
+from rl4co.solvers._worker_pool import map_instances
 from rl4co.solvers.formulations import (
     RoutingFormulation,
     formulation_of,
@@ -102,7 +102,7 @@ def lkh(
         raise ConfigError(f"expected at least 1 run, got {runs}")
     began = time.perf_counter()
     seed = seed or LARGEST_SEED  # LKH takes 0 for the time of day
-    refuse_dense(env, td, "LKH")
+    reject_dense(env, td, "LKH")
     formulation = formulation_of(env, RoutingFormulation)
     if executable is None and os.environ.get(VARIABLE):
         first = formulation.formulate(env, next(instances_of(td)))
@@ -211,7 +211,7 @@ class _Call:
     def _rescue(self, job: _Job, file: str) -> list[int]:
         """The tour or path of an instance whose time was over."""
         tour = read_tour(file, len(job.matrix))
-        if tour is None and job.start is None and is_stopped():
+        if tour is None and job.start is None and is_cancelled():
             tour = quick_visits(_geometry(job)).tolist()
             report_cut("LKH found no tour in time; this is a very simple one")
         elif tour is None and job.start is None:
@@ -220,7 +220,7 @@ class _Call:
                 f"LKH found no tour within {self.max_runtime:g} s; this one is by insertion, 2-opt "
                 "and Or-opt"
             )
-        elif not is_stopped():
+        elif not is_cancelled():
             report_cut(
                 f"LKH did not end its {self.runs} runs within {self.max_runtime:g} s; this is its "
                 "best tour so far"

@@ -18,7 +18,7 @@ from rl4co.core.rng import derive_generator
 from rl4co.decoding.rollout import rollout
 from rl4co.envs.base import RL4COEnvBase
 from rl4co.solvers._base import keep_better, register_solver
-from rl4co.solvers._watch import is_stopped
+from rl4co.solvers._cancellation import is_cancelled
 from rl4co.solvers.greedy import greedy, greedy_policy, knows_gains
 from rl4co.solvers.nearest_neighbor import nearest_neighbor
 from rl4co.solvers.random import random
@@ -62,7 +62,7 @@ def local_search(
     end = time.perf_counter() + max_runtime * len(td)
     best = _improve(env, td, initial)
     for start in range(1, starts):
-        if is_stopped() or time.perf_counter() > end:
+        if is_cancelled() or time.perf_counter() > end:
             break
         best = keep_better(best, _improve(env, td, _random_start(env, td, seed, start)))
     return best[0]

@@ -18,9 +18,9 @@ from rl4co.envs.base import RL4COEnvBase
 from rl4co.envs.routing.cvrp.sweep import join_routes, sweep_partition
 from rl4co.envs.routing.tsp.insertion import insert_in_order
 from rl4co.solvers._base import register_solver
+from rl4co.solvers._cancellation import is_cancelled
 from rl4co.solvers._geometry import Geometry, as_actions, geometries
-from rl4co.solvers._threads import Note, map_in_threads
-from rl4co.solvers._watch import is_stopped
+from rl4co.solvers._threads import RecordCost, map_in_threads
 from rl4co.solvers.formulations import RoutingFormulation
 
 
@@ -52,7 +52,7 @@ def random_insertion(
     if runs < 1:
         raise ConfigError(f"expected at least 1 run, got {runs}")
 
-    def solve(job: tuple[int, Geometry], note: Note) -> np.ndarray:
+    def solve(job: tuple[int, Geometry], record_cost: RecordCost) -> np.ndarray:
         number, geometry = job
         rng = np.random.default_rng((seed, number))
         began = time.perf_counter()
@@ -62,8 +62,8 @@ def random_insertion(
             cost = geometry.cost(visits)
             if best is None or cost < shortest:
                 best, shortest = visits, cost
-                note(cost)
-            if time.perf_counter() - began > max_runtime or is_stopped():
+                record_cost(cost)
+            if time.perf_counter() - began > max_runtime or is_cancelled():
                 break
         assert best is not None
         return best

@@ -19,9 +19,9 @@ from rl4co.envs.base import RL4COEnvBase
 from rl4co.envs.routing.cvrp.sweep import join_routes, order_route, sweep_partition
 from rl4co.envs.routing.tsp.iterated_search import iterate_tour
 from rl4co.solvers._base import register_solver
+from rl4co.solvers._cancellation import is_cancelled
 from rl4co.solvers._geometry import Geometry, as_actions, geometries
-from rl4co.solvers._threads import Note, map_in_threads
-from rl4co.solvers._watch import is_stopped
+from rl4co.solvers._threads import RecordCost, map_in_threads
 from rl4co.solvers.formulations import RoutingFormulation
 
 #: Kicks of the iterated search per customer of a route.
@@ -59,11 +59,11 @@ def sweep(
     if starts < 1:
         raise ConfigError(f"expected at least 1 start, got {starts}")
 
-    def solve(geometry: Geometry, note: Note) -> np.ndarray:
+    def solve(geometry: Geometry, record_cost: RecordCost) -> np.ndarray:
         end = time.perf_counter() + max_runtime
 
         def is_over() -> bool:
-            return time.perf_counter() > end or is_stopped()
+            return time.perf_counter() > end or is_cancelled()
 
         best, shortest = None, np.inf
         customers = len(geometry.points) - 1
@@ -82,7 +82,7 @@ def sweep(
             cost = geometry.cost(visits)
             if best is None or cost < shortest:
                 best, shortest = visits, cost
-                note(cost)
+                record_cost(cost)
             if is_over():
                 break
         assert best is not None

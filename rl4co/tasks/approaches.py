@@ -1,7 +1,7 @@
-"""Ways to a solution of a published instance: a classical solver, a trained model, a file.
+"""Approaches to an instance: a classical solver, a trained model, a solution file.
 
-Models see the instance scaled as they were trained (unit square, demands by the capacity);
-solutions are those of the instance in its own units.
+Models see the instance scaled as in their training (unit square, demands by the capacity);
+solutions are in the units of the instance.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ from rl4co.envs.base import RL4COEnvBase
 from rl4co.envs.improvement import ImprovementEnvBase, is_improvement
 from rl4co.envs.successors import successors_from_tour, tour_from_visits
 from rl4co.solvers._base import Solver
+from rl4co.solvers._cancellation import converting_incumbents, is_cancelled, report_incumbent
 from rl4co.solvers._quick import quick_solutions
-from rl4co.solvers._watch import converting, is_stopped, offer
 from rl4co.tasks.evaluate import evaluate_policy
 from rl4co.tasks.load import load_policy
 
 
 class Answer(NamedTuple):
-    """What came of an instance.
+    """A solution of an instance.
 
     Attributes:
         solution: Routes, or a schedule.
-        solver: Name of what found it.
+        solver: Name of the solver or method.
         bound: Lower bound on the values of all solutions, if one was proven.
     """
 
@@ -53,12 +53,12 @@ Approach: TypeAlias = Callable[[Published], Answer]
 
 @dataclasses.dataclass(frozen=True)
 class BySolver:
-    """Solutions by a classical solver, from nothing or from another solution.
+    """Solutions by a classical solver, from scratch or from another solution.
 
     Args:
-        solver: Name; None: the best one for the problem (that can begin with a solution).
+        solver: Name; None: the best one for the problem (that can start from a solution).
         max_runtime: Seconds per instance.
-        seed: Seed of the solver, if it has one; None: its own default.
+        seed: Seed of the solver, ignored by deterministic ones; None: the solver's default.
         options: Further options of the solver.
     """
 
@@ -74,41 +74,41 @@ class BySolver:
             SOLVERS.location(self.solver)  # raises for names that do not exist
 
     def __call__(self, instance: Published, start: Any = None) -> Answer:
-        """A solution that is not worse than `start`, and what the solver has proven."""
+        """A solution that is not worse than `start`, with its proven bound."""
         exact = instance.to_tensordict(normalize=False)
         env = environment_of(instance)
         is_warm, is_large = start is not None, instance.size > MAX_DENSE_NODES
         name = self.solver or env.default_solver(warm_start=is_warm, large=is_large).name
-        # Before the solver is loaded: some bring networks with them, which takes seconds.
+        # Before the solver is loaded: some import neural networks, which takes seconds.
         if start is not None:
-            offer(lambda: Answer(start, name))
+            report_incumbent(lambda: Answer(start, name))
         else:
-            offer(lambda: _quick_answer(instance, env, exact, name))
+            report_incumbent(lambda: _quick_answer(instance, env, exact, name))
         chosen = SOLVERS[name]
-        limits = held_limits(instance.solver_options, chosen)
+        limits = supported_limits(instance.solver_options, chosen)
         options: dict[str, Any] = {**limits, **self.options}
         if start is not None:
             options["initial"] = instance.to_actions(start)
         if self.seed is not None:
             options["seed"] = self.seed
-        with converting(lambda actions: Answer(instance.from_actions(actions), name)):
-            found = chosen(env, exact, max_runtime=self.max_runtime, **options)
-        bound = None if found.bounds is None else float(found.bounds[0])
+        with converting_incumbents(lambda actions: Answer(instance.from_actions(actions), name)):
+            result = chosen(env, exact, max_runtime=self.max_runtime, **options)
+        bound = None if result.bounds is None else float(result.bounds[0])
         if bound is not None and not math.isfinite(bound):  # interrupted before the first bound
             bound = None
-        return Answer(instance.from_actions(found.actions), chosen.name, bound)
+        return Answer(instance.from_actions(result.actions), chosen.name, bound)
 
 
 def _quick_answer(
     instance: Published, env: RL4COEnvBase, td: TensorDictBase, solver: str
 ) -> Answer:
-    """A solution in place of the one that a solver did not find in time."""
+    """A solution by a simple heuristic, for a solver that found none in time."""
     actions, method = quick_solutions(env, td)
     return Answer(instance.from_actions(actions), f"{method} in place of {solver}")
 
 
-def held_limits(limits: Mapping[str, int], solver: Solver) -> dict[str, Any]:
-    """Limits of an instance that a solver can hold, as its options; others need a look after."""
+def supported_limits(limits: Mapping[str, int], solver: Solver) -> dict[str, Any]:
+    """Limits of an instance that are options of a solver; others are checked afterwards."""
     return {key: value for key, value in limits.items() if key in solver.options}
 
 
@@ -118,8 +118,8 @@ class ByModel:
 
     Args:
         policy: The policy.
-        env: Environment that it was made for. An instance of a problem that this one includes will
-            do: a CVRP for the MTVRP.
+        env: Environment of the policy. It accepts instances of special cases: a CVRP for the
+            MTVRP.
         method: How to decode, one of :data:`~rl4co.tasks.methods.METHODS`.
         options: Further arguments of :func:`~rl4co.tasks.evaluate.evaluate_policy`.
     """
@@ -149,17 +149,17 @@ class ByModel:
         return cls(policy, env, method, dict(options or {}))
 
     def __call__(self, instance: Published) -> Answer:
-        """The best solution that the method decodes."""
+        """The best solution that the method finds."""
         seen = instance.as_problem(self.env.name)
         td = seen.to_tensordict(normalize=True)
         if self.method != "greedy":
-            offer(lambda: Answer(seen.from_actions(self._greedy(td)), "greedy"))
-        with self._lock:  # one policy, however many files are worked on
+            report_incumbent(lambda: Answer(seen.from_actions(self._greedy(td)), "greedy"))
+        with self._lock:  # one policy, shared by all files
             actions = self.decode(td, lambda best: Answer(seen.from_actions(best), self.method))
         return Answer(seen.from_actions(actions), self.method)
 
     def _greedy(self, td: TensorDictBase) -> Tensor:
-        """What the policy would do at once `[B, T]`."""
+        """Greedy actions `[B, T]`."""
         actions: Tensor = evaluate_policy(self.env, self.policy, td, "greedy")["actions"]
         return actions
 
@@ -168,7 +168,7 @@ class ByModel:
 
         Args:
             td: Instances.
-            answer: Makes an answer of actions, for solutions on the way.
+            answer: Converts actions to an answer, for incumbents.
         """
         result = evaluate_policy(self.env, self.policy, td, self.method, **self.options)
         actions: Tensor = result["actions"]
@@ -177,7 +177,7 @@ class ByModel:
 
 @dataclasses.dataclass(frozen=True)
 class BySearch(ByModel):
-    """Solutions by a policy that is adapted to the instance.
+    """Solutions by a policy that is fine-tuned on the instance.
 
     Args:
         policy: See :class:`ByModel`.
@@ -193,16 +193,16 @@ class BySearch(ByModel):
         from rl4co.tasks.search import search  # with Lightning, which nothing else here needs
 
         def keep(best: Tensor) -> None:
-            offer(lambda: answer(best))
+            report_incumbent(lambda: answer(best))
 
         return search(
-            self.policy, self.env, td, self.method, **self.options, stop=is_stopped, on_best=keep
+            self.policy, self.env, td, self.method, **self.options, stop=is_cancelled, on_best=keep
         ).actions
 
 
 @dataclasses.dataclass(frozen=True)
 class ByFile:
-    """A solution that is there already, to be polished or priced.
+    """A solution from a file, to be polished or evaluated.
 
     Args:
         path: File in any format of solutions.
@@ -211,7 +211,7 @@ class ByFile:
     path: str | os.PathLike[str]
 
     def __call__(self, instance: Published) -> Answer:
-        """The solution in the file, which has to be valid."""
+        """The solution in the file; it must be valid."""
         return Answer(instance.read_solution(self.path), Path(self.path).name)
 
 
@@ -234,7 +234,7 @@ class ByImprovement:
     Args:
         policy: The improvement policy.
         env: Its environment.
-        start: What first solutions come from; None: random or greedy ones, see `options`.
+        start: Approach that finds first solutions; None: random or greedy ones, see `options`.
         options: Further arguments of :func:`~rl4co.tasks.improve.improve`; 1000 steps if there is
             no limit among them.
     """
@@ -265,12 +265,12 @@ class ByImprovement:
         return cls(policy, policy.environment(env), start, dict(options or {}))
 
     def __call__(self, instance: Published) -> Answer:
-        """The best solution that is met, the first one included."""
+        """The best solution of the search, including the first one."""
         from rl4co.tasks.improve import improve
 
         seen = instance.as_problem(self.env.constructive_env.name)
         steps = None if "seconds" in self.options else 1000
-        options = {"steps": steps, "stop": is_stopped, **self.options}
+        options = {"steps": steps, "stop": is_cancelled, **self.options}
         name = type(self.policy).__name__.removesuffix("Policy")
         if self.start is not None:
             first = self.start(instance)
@@ -284,11 +284,11 @@ class ByImprovement:
                 "distances alone; use --solver"
             )
         if self.start is not None:
-            offer(lambda: first._replace(solver=name))
-        with self._lock:  # one policy, however many files are worked on
+            report_incumbent(lambda: first._replace(solver=name))
+        with self._lock:  # one policy, shared by all files
             result = improve(self.policy, self.env, td, **options)
         solution = seen.from_actions(result.actions)
-        # The policy sees distances that are not rounded; what counts are those of the instance.
+        # The policy sees distances without rounding; the instance may round them.
         if self.start is not None and seen.objective(first.solution) < seen.objective(solution):
             solution = first.solution
         return Answer(solution, name)

@@ -1,12 +1,12 @@
-"""Solves benchmark files and people's own instances: file → solution in the file's own units.
+"""Solves benchmark files and custom instances: file → solution in the units of the file.
 
     (outcome,) = solve_files(["A-n32-k5.vrp"], BySolver("pyvrp", max_runtime=5))
     outcome.value, outcome.gap, outcome.solution
 
 A solution comes from a classical solver, from a trained model or from a file, and may be the start
 of another search (`polish`). Models see the instance scaled as they were trained (unit square,
-demands by the capacity); values always come from the solution, in the instance's own units. What a
-solution looks like, routes or a schedule, is the instance's business, see
+demands by the capacity); values always come from the solution, in the units of the instance. The
+form of a solution, routes or a schedule, depends on the instance, see
 :class:`~rl4co.data.formats.published.Published`.
 """
 
@@ -28,8 +28,8 @@ from rl4co.data.formats import Published, find_instances, read_instance
 from rl4co.data.formats.published import differs
 from rl4co.data.formats.write import require_writable
 from rl4co.data.io import atomic_write
-from rl4co.solvers._parallel import Crew
-from rl4co.solvers._watch import Watch
+from rl4co.solvers._cancellation import CancelToken
+from rl4co.solvers._worker_pool import WorkerPool
 from rl4co.tasks.approaches import (
     Answer,
     Approach,
@@ -40,8 +40,8 @@ from rl4co.tasks.approaches import (
     BySolver,
     environment_of,
 )
-from rl4co.tasks.infeasible import accept, explained
-from rl4co.tasks.limits import attend
+from rl4co.tasks.infeasibility.explanation import accept, explained
+from rl4co.tasks.limits import wait
 
 __all__ = [
     "PICTURES",
@@ -66,9 +66,9 @@ __all__ = [
     "solve_files",
 ]
 
-#: Formats of pictures.
+#: Formats of plots.
 PICTURES = (".png", ".pdf", ".svg", ".jpg")
-#: Seconds that a solver gets to polish in any case.
+#: Least seconds of polishing.
 LEAST_TIME = 0.1
 
 
@@ -83,12 +83,12 @@ class Solved:
         file: Where the instance comes from.
         instance: What was solved.
         solution: Routes, or a schedule.
-        solver: What found it: names of a solver or a method, joined by "+" where one went on.
+        solver: Names of the solvers or methods that found it, joined by " + ".
         seconds: How long that took, reading not included.
-        start: The solution before it was polished; None if it was not.
+        start: The solution before polishing; None if it was not polished.
         bound: Lower bound that the solver has proven, if it proves any.
-        interrupted: Whether somebody stopped the search.
-        cuts: What a time limit has cut short, in sentences.
+        interrupted: Whether the search was interrupted.
+        cuts: What a time limit cut short, in sentences.
     """
 
     file: Path
@@ -108,7 +108,7 @@ class Solved:
 
     @functools.cached_property
     def start_value(self) -> float | None:
-        """The value before it was polished."""
+        """The value before polishing."""
         return None if self.start is None else self.instance.objective(self.start)
 
     @property
@@ -122,28 +122,28 @@ class Solved:
 
     @property
     def lower_bound(self) -> float | None:
-        """The best lower bound that is known: published, or proven by the solver."""
-        known = [b for b in (self.instance.lower_bound, self.bound) if b is not None]
-        return max(known, default=None)
+        """The best known lower bound: of the file or a table, or proven by the solver."""
+        bounds = [b for b in (self.instance.lower_bound, self.bound) if b is not None]
+        return max(bounds, default=None)
 
     @property
     def remarks(self) -> list[str]:
-        """What was cut short, and what is odd about the result, in words."""
+        """What was cut short, and what is suspicious about the result, in words."""
         instance, best, bound = self.instance, self.instance.best_known, self.instance.lower_bound
-        found = [*self.cuts]
+        remarks = [*self.cuts]
         if self.interrupted:
-            found.append("interrupted; this is the best solution so far")
+            remarks.append("interrupted; this is the best solution so far")
         if best is not None and self.gap is not None and self.gap < 0 and differs(self.value, best):
-            found.append(
+            remarks.append(
                 f"the {instance.value_name} is better than the best-known one: a new best "
                 "solution, unless that one is of another instance or by other rules (--rounding)"
             )
         if bound is not None and self.value < bound and differs(self.value, bound):
-            found.append(
+            remarks.append(
                 f"the {instance.value_name} is below the lower bound {bound:.10g}, which is thus "
                 "of another instance or by other rules (--rounding)"
             )
-        return found
+        return remarks
 
     @property
     def is_optimal(self) -> bool:
@@ -184,10 +184,10 @@ def solve_file(
     Args:
         path: Instance in any format of :func:`~rl4co.data.formats.read_instance`.
         approach: How; None: by the best solver for the problem.
-        polish: Solver that goes on from the solution; the result is not worse.
-        limit: Seconds after which the best solution so far counts, polishing included, however long
-            the approach would take; None: it ends when it ends.
-        stop: Event that asks for the best solution so far.
+        polish: Solver that improves the solution; the result is not worse.
+        limit: Seconds after which the best solution so far counts, polishing included; None: only
+            the limits of the approach.
+        stop: Event that ends the search with the best solution so far.
         reading: Arguments of `read_instance`: `best_known`, `solution`, `column`, `rounding`,
             `vehicles`.
     """
@@ -195,15 +195,15 @@ def solve_file(
     if instance.published is None:
         _ = instance.best_solution  # checked now rather than after the search
     started = time.perf_counter()
-    watch, chosen, start = Watch(stop), approach or BySolver(), None
+    token, chosen, start = CancelToken(stop), approach or BySolver(), None
     first_limit = limit if limit is None or polish is None else limit - polish.max_runtime
     valid = functools.partial(accept, instance)
-    with watch.over(), explained(instance, limit):
-        answer = attend(lambda: chosen(instance), watch, first_limit, valid)
-    if polish is not None and not watch.stop.is_set():
+    with token.active(), explained(instance, limit):
+        answer = wait(lambda: chosen(instance), token, first_limit, valid)
+    if polish is not None and not token.stop.is_set():
         left = limit and max(limit - (time.perf_counter() - started), LEAST_TIME)
         start = answer.solution
-        answer = _polished(instance, answer, polish, watch, left, valid)
+        answer = _polished(instance, answer, polish, token, left, valid)
     seconds = time.perf_counter() - started
     return Solved(
         Path(path),
@@ -213,8 +213,8 @@ def solve_file(
         seconds,
         start,
         answer.bound,
-        watch.stop.is_set(),
-        tuple(watch.cuts),
+        token.stop.is_set(),
+        tuple(token.cuts),
     )
 
 
@@ -222,15 +222,15 @@ def _polished(
     instance: Published,
     first: Answer,
     polish: BySolver,
-    watch: Watch,
+    token: CancelToken,
     limit: float | None,
     valid: Callable[[Answer], Answer],
 ) -> Answer:
-    """What a solver makes of the first answer; `limit` is what is left of the time."""
+    """The answer after polishing; `limit` is the remaining time."""
     if limit is not None:
         polish = dataclasses.replace(polish, max_runtime=min(polish.max_runtime, limit))
-    watch.best = None
-    better = attend(lambda: polish(instance, first.solution), watch, limit, valid)
+    token.incumbent = None
+    better = wait(lambda: polish(instance, first.solution), token, limit, valid)
     return better._replace(solver=f"{first.solver} + {better.solver}")
 
 
@@ -246,18 +246,18 @@ def solve_files(
     stop: threading.Event | None = None,
     **reading: Any,
 ) -> list[Outcome]:
-    """Solves files, and all instances in folders; one that fails does not keep others from it.
+    """Solves files, and all instances in folders; a file that fails does not affect the others.
 
     Args:
         paths: Files and folders.
         approach: See :func:`solve_file`.
         polish: See :func:`solve_file`.
-        then: Called with each solution as soon as it is found, for instance to write it; if that
-            fails, the file has failed.
+        then: Called with each solution as soon as it is found, for instance to write it; if it
+            raises, the file has failed.
         num_procs: Files worked on at the same time. A model solves one at a time.
         progress: Whether to show a progress bar.
         limit: See :func:`solve_file`; it is for each file.
-        stop: See :func:`solve_file`; files that are not begun yet have failed.
+        stop: See :func:`solve_file`; files that were not started have failed.
         reading: See :func:`solve_file`.
 
     Returns:
@@ -266,8 +266,8 @@ def solve_files(
     if num_procs < 1:
         raise ConfigError(f"expected num_procs of at least 1, got {num_procs}")
 
-    def attempt(file: Path, crew: Crew) -> Outcome:
-        with crew.at_work():
+    def attempt(file: Path, pool: WorkerPool) -> Outcome:
+        with pool.running():
             try:
                 if stop is not None and stop.is_set():
                     raise StoppedError(f"expected to solve {file}, got an interrupt before")
@@ -284,20 +284,23 @@ def solve_files(
 
 
 def list_files(paths: Iterable[str | os.PathLike[str]]) -> list[Path]:
-    """Files as they are, and the instances in folders."""
+    """Files, and the instances in folders."""
     files: list[Path] = []
     for path in map(Path, paths):
-        found = find_instances(path) if path.is_dir() else [path]
-        if not found:
+        instances = find_instances(path) if path.is_dir() else [path]
+        if not instances:
             raise FileNotFoundError(
                 f"expected instances in the folder {path}, got none; name the files"
             )
-        files += found
+        files += instances
     return files
 
 
 def _map_files(
-    attempt: Callable[[Path, Crew], Outcome], files: Sequence[Path], num_procs: int, progress: bool
+    attempt: Callable[[Path, WorkerPool], Outcome],
+    files: Sequence[Path],
+    num_procs: int,
+    progress: bool,
 ) -> list[Outcome]:
     """Outcomes in the order of the files."""
     from rich.progress import Progress
@@ -305,12 +308,12 @@ def _map_files(
     from rl4co.core.console import Console
 
     with (
-        Crew() as crew,
+        WorkerPool() as pool,
         ThreadPoolExecutor(num_procs) as threads,
         Progress(console=Console(stderr=True), disable=not progress) as bar,
     ):
         task = bar.add_task("Solving", total=len(files))
-        futures = [threads.submit(attempt, file, crew) for file in files]
+        futures = [threads.submit(attempt, file, pool) for file in files]
         try:
             for _ in as_completed(futures):
                 bar.advance(task)
@@ -320,11 +323,11 @@ def _map_files(
         return [future.result() for future in futures]
 
 
-# ---------------------------------------------------------------- pictures
+# ---------------------------------------------------------------- plots
 
 
 def save_picture(solved: Solved, path: str | os.PathLike[str]) -> Path:
-    """Draws a solution, with its value and gap as title.
+    """Plots a solution, with its value and gap as title.
 
     Args:
         solved: The solution.
@@ -340,7 +343,7 @@ def save_picture(solved: Solved, path: str | os.PathLike[str]) -> Path:
 
 
 def check_picture(path: str | os.PathLike[str]) -> Path:
-    """Raises unless a picture can be written to a file."""
+    """Raises unless a plot can be written to a file."""
     target = Path(path)
     if target.suffix.lower() not in PICTURES:
         raise ConfigError(
@@ -358,5 +361,5 @@ def describe(solved: Solved) -> str:
 
 
 def format_value(instance: Published, value: float) -> str:
-    """A value with the digits that values of the instance have, three if they have any number."""
+    """A value with as many decimals as values of the instance have; three by default."""
     return f"{value:.0f}" if value == int(value) else f"{value:.{instance.decimals or 3}f}"

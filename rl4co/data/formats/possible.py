@@ -1,7 +1,7 @@
 """Whether every customer of an instance could be served alone: impossible data, by name and rule.
 
 What is refused here has no solution, however many vehicles there are. Whether all customers can be
-served *together* is another question, see :mod:`rl4co.tasks.infeasible`.
+served *together* is another question, see :mod:`rl4co.tasks.infeasibility.explanation`.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from datetime import timedelta
 from types import TracebackType
 
 from rl4co.core.errors import ConfigError
-from rl4co.solvers._parallel import Crew
+from rl4co.solvers._worker_pool import WorkerPool
 from rl4co.tasks.benchmark.instances import Entry, InstanceSet, load_set
 from rl4co.tasks.benchmark.report import Cells, Report, make_report
 from rl4co.tasks.benchmark.runners import Runner, SolverRunner, make_runners
@@ -46,9 +46,9 @@ def run_benchmark(
     if num_procs < 1:
         raise ConfigError(f"expected num_procs of at least 1, got {num_procs}")
     sets = [load_set(source) for source in spec.instances]
-    with Crew() as crew, open_store(folder) as store:
+    with WorkerPool() as pool, open_store(folder) as store:
         # All of them first: a wrong option is found before hours of work.
-        runners = [each for method in spec.methods for each in make_runners(method, spec, crew)]
+        runners = [each for method in spec.methods for each in make_runners(method, spec, pool)]
         plan = [
             (runner, batch)
             for runner in runners
@@ -83,7 +83,7 @@ def _work(plan: Plan, num_procs: int) -> Iterator[tuple[Runner, list[Result]]]:
         for future in as_completed(pending):
             yield pending[future], future.result()
     finally:
-        # After an interrupt, the crew ends its workers; nobody waits for their results.
+        # After an interrupt, the pool ends its workers; nobody waits for their results.
         threads.shutdown(wait=False, cancel_futures=True)
 
 

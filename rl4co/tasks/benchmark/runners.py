@@ -26,8 +26,8 @@ from rl4co.core.registry import SOLVERS
 from rl4co.core.rng import derive_seed
 from rl4co.envs.base import RL4COEnvBase
 from rl4co.models.policies.improvement import ImprovementPolicy
-from rl4co.solvers._parallel import Crew
-from rl4co.tasks.approaches import held_limits
+from rl4co.solvers._worker_pool import WorkerPool
+from rl4co.tasks.approaches import supported_limits
 from rl4co.tasks.benchmark.instances import Entry, stack
 from rl4co.tasks.benchmark.spec import BenchmarkSpec, Method, ModelMethod, SolverMethod
 from rl4co.tasks.benchmark.store import Result
@@ -100,14 +100,14 @@ class SolverRunner(Runner):
     Args:
         method: What the specification says.
         time_limit: Seconds per instance.
-        crew: Worker processes.
+        pool: Worker processes.
     """
 
     parallel = True
 
-    def __init__(self, method: SolverMethod, time_limit: float, crew: Crew) -> None:
+    def __init__(self, method: SolverMethod, time_limit: float, pool: WorkerPool) -> None:
         super().__init__(method, str(time_limit))
-        self.method, self.time_limit, self.crew = method, time_limit, crew
+        self.method, self.time_limit, self.pool = method, time_limit, pool
         known = set(inspect.signature(SOLVERS[method.solver]).parameters) - _NO_OPTIONS
         for option in method.options:
             if option not in known:
@@ -120,8 +120,8 @@ class SolverRunner(Runner):
     def _attempt(self, entry: Entry) -> Result:
         try:
             env, td = entry.for_solver()
-            limits = held_limits(entry.solver_options, SOLVERS[self.method.solver])
-            with self.crew.at_work() as accounts:
+            limits = supported_limits(entry.solver_options, SOLVERS[self.method.solver])
+            with self.pool.running() as reports:
                 started = time.perf_counter()
                 actions, costs = env.solve(
                     td,
@@ -132,9 +132,9 @@ class SolverRunner(Runner):
                 seconds = time.perf_counter() - started
             value, solution = entry.judge(actions[0], entry.problem)
             cost, points = float(costs[0]), []
-            if accounts:  # the solver had a process of its own
-                seconds = accounts[0].seconds
-                points = accounts[0].incumbents
+            if reports:  # the solver had a process of its own
+                seconds = reports[0].seconds
+                points = reports[0].incumbents
             points = [(t, _value_of(entry, c, cost, value)) for t, c in points if c >= cost]
             return self._result(entry, [*points, (seconds, value)], seconds, solution)
         except Exception as error:  # any: the other instances must go on
@@ -142,7 +142,7 @@ class SolverRunner(Runner):
 
 
 def _value_of(entry: Entry, cost: float, last_cost: float, last_value: float) -> float:
-    """Value of an earlier solution, from its cost in the solver's account and the last solution's.
+    """Value of an earlier solution, from its cost in the solver's report and the last solution's.
 
     Solvers count in integers of their own, so values of instances with rounded costs are rounded
     to the digits that those have.
@@ -243,24 +243,24 @@ class ModelRunner(Runner):
         return self._policy
 
 
-def make_runners(method: Method, spec: BenchmarkSpec, crew: Crew) -> list[Runner]:
+def make_runners(method: Method, spec: BenchmarkSpec, pool: WorkerPool) -> list[Runner]:
     """The runners of a method: one for each seed of the specification, if the method has one."""
     if isinstance(method, ModelMethod):
         has_seed = method.is_random
     else:
         has_seed = "seed" in SOLVERS[method.solver].options
     seeds = spec.seeds if has_seed else ()
-    return [_make_runner(method, seed, spec, crew) for seed in seeds or (None,)]
+    return [_make_runner(method, seed, spec, pool) for seed in seeds or (None,)]
 
 
-def _make_runner(method: Method, seed: int | None, spec: BenchmarkSpec, crew: Crew) -> Runner:
+def _make_runner(method: Method, seed: int | None, spec: BenchmarkSpec, pool: WorkerPool) -> Runner:
     runner: Runner
     if isinstance(method, ModelMethod):
         runner = ModelRunner(method if seed is None else dataclasses.replace(method, seed=seed))
     else:
         limit = spec.solver_time_limit if method.time_limit is None else method.time_limit
         options = method.options if seed is None else {**method.options, "seed": seed}
-        runner = SolverRunner(dataclasses.replace(method, options=options), limit, crew)
+        runner = SolverRunner(dataclasses.replace(method, options=options), limit, pool)
     runner.seed = seed
     return runner
 

@@ -20,9 +20,9 @@ import torch
 
 from rl4co.core.errors import ConfigError, RL4COError, UnsupportedError
 from rl4co.envs import get_env
-from rl4co.solvers._lkh3_worker import Task
-from rl4co.solvers._parallel import Crew
+from rl4co.solvers._lkh3.worker import Task
 from rl4co.solvers._problem import Route, RoutingProblem, Vehicle
+from rl4co.solvers._worker_pool import WorkerPool
 from tests.commands import Commands
 from tests.unit.instance_texts import VRP
 
@@ -213,12 +213,12 @@ def test_a_program_that_takes_too_long(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setenv("LINGER", str(tmp_path / "pid"))
     slow = behind_script(tmp_path)
     env = get_env("cvrp", generator_params={"num_loc": 4})
-    with Crew() as crew, crew.at_work() as accounts:
+    with WorkerPool() as pool, pool.running() as reports:
         actions, costs = env.solve(env.generate(1), solver="lkh", executable=slow, max_runtime=2.0)
-    (account,) = accounts
-    assert account.seconds < 10.0  # preparing the problem is part of its two seconds
-    ((seconds, cost),) = account.incumbents  # noted when it was written, not at the end
-    assert seconds < account.seconds - 0.2 and cost == pytest.approx(float(costs), rel=1e-4)
+    (report,) = reports
+    assert report.seconds < 10.0  # preparing the problem is part of its two seconds
+    ((seconds, cost),) = report.incumbents  # noted when it was written, not at the end
+    assert seconds < report.seconds - 0.2 and cost == pytest.approx(float(costs), rel=1e-4)
     assert [node for node in actions[0].tolist() if node] == [1, 2, 3, 4]
     assert ends(int((tmp_path / "pid").read_text()))
 
@@ -227,7 +227,7 @@ def test_a_program_ends_with_who_started_it(tmp_path: Path):
     """Even if that is killed, and the program is behind a script."""
     pid, slow = tmp_path / "pid", behind_script(tmp_path)
     code = (
-        "import numpy as np; from rl4co.solvers._lkh3_worker import solve_problem as solve\n"
+        "import numpy as np; from rl4co.solvers._lkh3.worker import solve_problem as solve\n"
         "from rl4co.solvers._problem import RoutingProblem, Vehicle\n"
         "demand = np.array([0, 1, 1, 1, 1]); fleet = (Vehicle(count=4, capacity=1),)\n"
         "problem = RoutingProblem(np.ones((5, 5)), (1, 2, 3, 4), fleet, delivery=demand)\n"

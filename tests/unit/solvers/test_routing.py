@@ -388,9 +388,9 @@ def test_an_environment_with_another_objective_is_noticed(solver):
 
 def test_workers_do_not_import_torch():
     """A worker process starts in a fraction of a second."""
-    names = ["_lkh_worker", "_insertion_worker", "_worker"]
+    names = ["_lkh_worker", "_lkh3.worker", "_insertion_worker", "_worker"]
     packages = {"_pyvrp_worker": "pyvrp", "_ortools_worker": "ortools", "_cpsat_worker": "ortools"}
-    packages["_feasibility_worker"] = "ortools"
+    packages["_feasibility.cpsat_worker"] = "ortools"
     names += [name for name, package in packages.items() if importlib.util.find_spec(package)]
     imports = ", ".join(f"rl4co.solvers.{name}" for name in names)
     script = f"import sys, {imports}; print(sorted({{'torch', 'tensordict'}} & set(sys.modules)))"

@@ -27,7 +27,7 @@ from rl4co.core.errors import (
 from rl4co.core.registry import SOLVERS
 from rl4co.decoding.rollout import rollout
 from rl4co.envs import get_env
-from rl4co.solvers._watch import Watch, converting
+from rl4co.solvers._cancellation import CancelToken, converting_incumbents
 from rl4co.solvers.dispatching import dispatching_policy
 
 #: A shop: the operations of each job, machine → processing time.
@@ -377,13 +377,13 @@ def test_time_limit():
 @pytest.mark.solvers
 def test_progress_of_the_search():
     """Better and better solutions are noted while it goes on."""
-    from rl4co.solvers._parallel import Crew
+    from rl4co.solvers._worker_pool import WorkerPool
 
     env = get_env("ffsp", generator_params={"num_stage": 3, "num_machine": 2, "num_job": 8})
-    with Crew() as crew, crew.at_work() as accounts:
+    with WorkerPool() as pool, pool.running() as reports:
         _, costs = env.solve(draw(env, 1), solver="cpsat", max_runtime=5.0, num_workers=1)
-    (account,) = accounts
-    noted = [cost for _, cost in account.incumbents]
+    (report,) = reports
+    noted = [cost for _, cost in report.incumbents]
     assert len(noted) > 1 and noted == sorted(noted, reverse=True)
     assert noted[-1] == float(costs)
 
@@ -484,18 +484,18 @@ def test_first_solutions_count_towards_the_limit(monkeypatch: pytest.MonkeyPatch
 def test_a_late_result_of_cpsat_is_the_one_reported(monkeypatch: pytest.MonkeyPatch):
     """Where time ends while the result is read back, it still counts, rather than a first one."""
     env = get_env("jssp", generator_params={"num_jobs": 4, "num_machines": 3})
-    instances, token = env.generate(1), Watch()
+    instances, token = env.generate(1), CancelToken()
     seen = []
     module = importlib.import_module("rl4co.solvers.cpsat")
 
     def interrupted(*args: object) -> None:
-        seen.append(token.best())
+        seen.append(token.incumbent())
         raise StoppedError("too late")
 
     monkeypatch.setattr(module, "_never_worse", interrupted)
     with (
-        token.over(),
-        converting(lambda actions: -env.get_reward(env.reset(instances), actions)),
+        token.active(),
+        converting_incumbents(lambda actions: -env.get_reward(env.reset(instances), actions)),
         pytest.raises(StoppedError),
     ):
         env.solve(instances, solver="cpsat", max_runtime=5.0, num_workers=1)

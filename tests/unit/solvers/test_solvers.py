@@ -21,7 +21,7 @@ from rl4co.core.errors import (
 )
 from rl4co.core.registry import FORMULATIONS, SOLVERS
 from rl4co.envs import get_env
-from rl4co.solvers._parallel import map_instances
+from rl4co.solvers._worker_pool import map_instances
 from rl4co.solvers.formulations import Formulation
 from rl4co.solvers.lkh import RESOLUTION, integer_distances
 
@@ -100,10 +100,10 @@ def test_lkh_is_optimal_on_small_instances():
 @needs_elkai
 @pytest.mark.solvers
 @pytest.mark.parametrize("size", [1, 2, 3, 4, 7])
-@pytest.mark.parametrize("shift", [0.0, -3.0])
-def test_lkh_on_cost_matrices(size, shift):
+@pytest.mark.parametrize("batch", [0.0, -3.0])
+def test_lkh_on_cost_matrices(size, batch):
     """Asymmetric and even negative costs are solved to optimality, from one node on."""
-    matrix = (random_matrices(2, size) + shift) * ~torch.eye(size, dtype=torch.bool)
+    matrix = (random_matrices(2, size) + batch) * ~torch.eye(size, dtype=torch.bool)
     env = get_env("tsp")
     td = TensorDict({"cost_matrix": matrix}, batch_size=[2])
     actions, costs = env.solve(td, solver="lkh")

@@ -12,7 +12,7 @@ from rl4co.core.registry import ENVS, SOLVERS
 from rl4co.envs import get_env
 from rl4co.envs.testing import constructive_names, make_sized_env
 from rl4co.solvers._integers import to_integers
-from rl4co.solvers._parallel import Crew
+from rl4co.solvers._worker_pool import WorkerPool
 from rl4co.solvers.formulations import RoutingFormulation, formulation_of, instances_of
 
 ROUTING = [name for name in constructive_names() if ".routing." in ENVS.location(name)]
@@ -109,7 +109,7 @@ def test_one_crew_begins_with_tours_and_without():
     """LKH remembers the file of a tour for as long as its process lives; workers are kept apart."""
     pytest.importorskip("elkai")
     env, instances, actions, _ = make("tsp", 8)
-    with Crew() as crew, crew.at_work():
+    with WorkerPool() as pool, pool.running():
         first = env.solve(instances, solver="lkh", initial=actions)[1]
         assert torch.allclose(env.solve(instances, solver="lkh")[1], first)
         assert torch.allclose(env.solve(instances, solver="lkh", initial=actions)[1], first)

@@ -8,21 +8,21 @@ import time
 import numpy as np
 import pytest
 
-from rl4co.cli._ways import Shares
+from rl4co.cli._solve_method import TimeSplit
 from rl4co.core.errors import ConfigError, RL4COError, StoppedError
 from rl4co.envs import get_env
+from rl4co.solvers._cancellation import CancelToken, is_cancelled, report_incumbent
 from rl4co.solvers._lkh_worker import read_tour
 from rl4co.solvers._quick import curve_order, quick_solutions
-from rl4co.solvers._watch import Watch, is_stopped, offer
 from rl4co.tasks import limits
-from rl4co.tasks.limits import attend, has_abandoned_work
+from rl4co.tasks.limits import has_abandoned_work, wait
 
 
 @pytest.fixture
 def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody waits long."""
     monkeypatch.setattr(limits, "GRACE", 0.5)
-    monkeypatch.setattr(limits, "STOP_GRACE", 0.1)
+    monkeypatch.setattr(limits, "CANCEL_GRACE", 0.1)
 
 
 def same(answer: str) -> str:
@@ -31,9 +31,9 @@ def same(answer: str) -> str:
 
 def test_results_and_errors_pass():
     """What ends in time is as if nobody had watched."""
-    assert attend(lambda: "done", Watch(), 60.0, str.upper) == "DONE"
+    assert wait(lambda: "done", CancelToken(), 60.0, str.upper) == "DONE"
     with pytest.raises(ZeroDivisionError):
-        attend(lambda: str(1 / 0), Watch(), None, same)
+        wait(lambda: str(1 / 0), CancelToken(), None, same)
 
 
 @pytest.mark.usefixtures("hurried")
@@ -42,24 +42,24 @@ def test_deaf_work_is_left_alone():
     end = threading.Event()
 
     def work() -> str:
-        offer(lambda: "offered")
+        report_incumbent(lambda: "offered")
         end.wait()
         return "done"
 
-    watch = Watch()
-    assert attend(work, watch, 0.1, same) == "offered"
-    assert watch.cuts == ["there was no end within 0.1 s; this is the best until then"]
+    token = CancelToken()
+    assert wait(work, token, 0.1, same) == "offered"
+    assert token.cuts == ["there was no end within 0.1 s; this is the best until then"]
     assert has_abandoned_work()
 
     def refuse(answer: str) -> str:
         raise RL4COError(f"expected another answer, got {answer}")
 
     with pytest.raises(StoppedError, match=r"within 0.1 s, got none"):
-        attend(work, Watch(), 0.1, refuse)
-    interrupted = Watch()
+        wait(work, CancelToken(), 0.1, refuse)
+    interrupted = CancelToken()
     interrupted.stop.set()
     with pytest.raises(StoppedError, match="interrupt"):
-        attend(lambda: str(end.wait()), interrupted, None, same)
+        wait(lambda: str(end.wait()), interrupted, None, same)
     assert interrupted.cuts == []
     end.set()
     while has_abandoned_work():
@@ -71,27 +71,27 @@ def test_work_that_listens_gives_its_own_result():
     """It is asked to stop when its time is over, or when somebody wants it."""
 
     def work() -> str:
-        while not is_stopped():
+        while not is_cancelled():
             time.sleep(0.001)
         return "best so far"
 
-    watch = Watch()
-    assert attend(work, watch, 0.05, same) == "best so far"
-    assert len(watch.cuts) == 1 and not watch.stop.is_set()
-    threading.Timer(0.05, watch.stop.set).start()
-    assert attend(work, watch, None, same) == "best so far"
+    token = CancelToken()
+    assert wait(work, token, 0.05, same) == "best so far"
+    assert len(token.cuts) == 1 and not token.stop.is_set()
+    threading.Timer(0.05, token.stop.set).start()
+    assert wait(work, token, None, same) == "best so far"
 
 
 def test_shares_of_the_time():
     """Later stages have what they ask for, at most half; without a limit all have it."""
-    assert Shares.of(None, True, 3.0, 4.0) == (None, 3.0, 4.0)
-    assert Shares.of(10.0, False, None, None) == (10.0, None, None)
-    assert Shares.of(10.0, False, None, 2.0) == (8.0, None, 2.0)
-    assert Shares.of(10.0, False, None, 10.0) == (5.0, None, 5.0)
-    assert Shares.of(10.0, True, None, None) == (5.0, 5.0, None)
-    assert Shares.of(12.0, True, 6.0, 6.0) == (6.0, 3.0, 3.0)
+    assert TimeSplit.split(None, True, 3.0, 4.0) == (None, 3.0, 4.0)
+    assert TimeSplit.split(10.0, False, None, None) == (10.0, None, None)
+    assert TimeSplit.split(10.0, False, None, 2.0) == (8.0, None, 2.0)
+    assert TimeSplit.split(10.0, False, None, 10.0) == (5.0, None, 5.0)
+    assert TimeSplit.split(10.0, True, None, None) == (5.0, 5.0, None)
+    assert TimeSplit.split(12.0, True, 6.0, 6.0) == (6.0, 3.0, 3.0)
     with pytest.raises(ConfigError, match="positive number of seconds, got -1"):
-        Shares.of(-1.0, False, None, None)
+        TimeSplit.split(-1.0, False, None, None)
 
 
 # ---------------------------------------------------------------- solutions at once
@@ -130,8 +130,8 @@ def test_tours_that_lkh_did_not_finish_writing(tmp_path):
 def test_a_tour_that_is_not_by_lkh_says_so():
     """Stopped before LKH has any."""
     pytest.importorskip("elkai")
-    env, watch = get_env("tsp"), Watch()
-    watch.stop.set()
-    with watch.over():
+    env, token = get_env("tsp"), CancelToken()
+    token.stop.set()
+    with token.active():
         env.solve(env.generate(1), solver="lkh", max_runtime=1.0)
-    assert watch.cuts == ["LKH found no tour in time; this is a very simple one"]
+    assert token.cuts == ["LKH found no tour in time; this is a very simple one"]

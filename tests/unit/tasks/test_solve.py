@@ -25,7 +25,7 @@ from rl4co.data import read_instance, read_solution, write_solution
 from rl4co.envs import get_env
 from rl4co.models import AttentionModelPolicy, L2DPolicy
 from rl4co.solvers._base import Solutions
-from rl4co.solvers._watch import Watch
+from rl4co.solvers._cancellation import CancelToken
 from rl4co.tasks.solve import (
     ByFile,
     ByModel,
@@ -136,12 +136,12 @@ def test_there_is_an_answer_before_the_solver_is_loaded(vrp: Path, monkeypatch: 
             raise TimeoutError(name)
         return load(registry, name)
 
-    approach, watch = BySolver("glop"), Watch()
+    approach, token = BySolver("glop"), CancelToken()
     monkeypatch.setattr(type(SOLVERS), "__getitem__", load_no_glop)
-    with watch.over(), pytest.raises(TimeoutError, match="glop"):
+    with token.active(), pytest.raises(TimeoutError, match="glop"):
         approach(read_instance(vrp))
     monkeypatch.undo()
-    assert watch.best is not None and watch.best().solver.endswith("in place of glop")
+    assert token.incumbent is not None and token.incumbent().solver.endswith("in place of glop")
 
 
 def test_problems_without_an_environment(tmp_path: Path):

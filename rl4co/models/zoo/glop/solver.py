@@ -33,9 +33,9 @@ from rl4co.models.zoo.glop.adapter import (
 )
 from rl4co.models.zoo.glop.revision import Reviser, check_revisers
 from rl4co.solvers._base import register_solver
+from rl4co.solvers._cancellation import is_cancelled
 from rl4co.solvers._geometry import Geometry, as_actions, geometries
 from rl4co.solvers._threads import Note, map_in_threads
-from rl4co.solvers._watch import is_stopped
 from rl4co.solvers.formulations import RoutingFormulation
 from rl4co.solvers.random_insertion import insert_randomly
 
@@ -95,7 +95,7 @@ def glop(
 
     def solve(job: tuple[int, Geometry], note: Note) -> np.ndarray:
         number, geometry = job
-        rng, budget = np.random.default_rng((seed, number)), Budget(max_runtime, is_stopped)
+        rng, budget = np.random.default_rng((seed, number)), Budget(max_runtime, is_cancelled)
         best, shortest = None, np.inf
         for sample in range(n_samples):
             start = None if partitions is None else partitions[number, sample]

@@ -1,4 +1,4 @@
-"""How `rl4co solve` is to find solutions: its options, checked, as an approach to instances."""
+"""The options of `rl4co solve` that select how solutions are found, checked and resolved."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ if TYPE_CHECKING:
     from rl4co.tasks.solve import Approach, BySolver
 
 
-class Shares(NamedTuple):
-    """Seconds per instance of the stages; None: not limited, or not wanted."""
+class TimeSplit(NamedTuple):
+    """Seconds per instance of each stage; None: no limit, or no such stage."""
 
     first: float | None
     improve: float | None
     polish: float | None
 
     @classmethod
-    def of(
+    def split(
         cls, total: float | None, improves: bool, improve: float | None, polish: float | None
-    ) -> Shares:
-        """The shares of all stages in the total.
+    ) -> TimeSplit:
+        """Splits the total among the stages.
 
-        Later stages have the seconds that they were given, or half of all if they were given none,
-        but leave the first one half.
+        Later stages get the seconds that they were given, or half of the total by default, but at
+        least half is left for the first stage.
         """
         if total is None:
             return cls(None, improve, polish)
@@ -38,13 +38,13 @@ class Shares(NamedTuple):
             improve = total / 2
         later = (improve or 0.0) + (polish or 0.0)
         scale = min(1.0, total / 2 / later) if later > 0 else 1.0
-        improve, polish = (None if share is None else scale * share for share in (improve, polish))
+        improve, polish = (None if stage is None else scale * stage for stage in (improve, polish))
         return cls(total - (improve or 0.0) - (polish or 0.0), improve, polish)
 
 
 @dataclasses.dataclass(frozen=True)
-class Way:
-    """How solutions are to be found: options, None where they are not given."""
+class SolveMethod:
+    """Selects how solutions are found; options that are not given are None."""
 
     solver: str | None
     max_runtime: float | None
@@ -58,11 +58,11 @@ class Way:
     lkh: dict[str, Any]  # options of this solver
 
     def check(self) -> None:
-        """Raises for options that exclude each other, or that would have no effect."""
-        ways = {"--solver": self.solver, "--model": self.model, "--initial": self.initial}
-        chosen = [flag for flag, value in ways.items() if value is not None]
+        """Raises for options that exclude each other or would have no effect."""
+        methods = {"--solver": self.solver, "--model": self.model, "--initial": self.initial}
+        chosen = [flag for flag, value in methods.items() if value is not None]
         if len(chosen) > 1:
-            raise ConfigError(f"expected one of {', '.join(ways)}, got {' and '.join(chosen)}")
+            raise ConfigError(f"expected one of {', '.join(methods)}, got {' and '.join(chosen)}")
         if self.method is not None and self.method not in METHODS:
             raise UnknownNameError("evaluation method", self.method, METHODS)
         decoding = {"method": self.method, **self.decoding, **self.adapting}
@@ -104,7 +104,7 @@ class Way:
             )
 
     def approach(self, device: str, progress: bool) -> Approach:
-        """What finds solutions, and improves them.
+        """The approach that finds solutions and improves them.
 
         Args:
             device: Device of models.
@@ -116,13 +116,13 @@ class Way:
         from rl4co.tasks.solve import ByImprovement
 
         chosen = (self.solver, self.model, self.initial)
-        start = None if all(way is None for way in chosen) else self._first(device)
+        start = None if all(option is None for option in chosen) else self._first(device)
         settings = {**self.improving, "seed": self.seed, "progress": progress}
-        given = {key: value for key, value in settings.items() if value is not None}
-        return ByImprovement.load(given.pop("improve"), start, find_device(device), given)
+        options = _without_none(settings)
+        return ByImprovement.load(options.pop("improve"), start, find_device(device), options)
 
     def _first(self, device: str) -> Approach:
-        """What finds first solutions."""
+        """The approach that finds first solutions."""
         from rl4co.tasks.load import find_device
         from rl4co.tasks.solve import ByFile, ByModel, BySearch
 
@@ -135,12 +135,12 @@ class Way:
                 "max_runtime": self.max_runtime,
                 "seed": self.seed,
             }
-            given = {key: value for key, value in settings.items() if value is not None}
-            return BySearch.load(self.model, self.adapting["search"], find_device(device), given)
+            options = _without_none(settings)
+            return BySearch.load(self.model, self.adapting["search"], find_device(device), options)
         if self.model is not None:
             settings = {**self.decoding, "seed": self.seed}
-            given = {key: value for key, value in settings.items() if value is not None}
-            return ByModel.load(self.model, self.method or "greedy", find_device(device), given)
+            options = _without_none(settings)
+            return ByModel.load(self.model, self.method or "greedy", find_device(device), options)
         return self.by_solver(self.solver, 10.0 if self.max_runtime is None else self.max_runtime)
 
     def by_solver(self, solver: str | None, seconds: float) -> BySolver:
@@ -150,8 +150,12 @@ class Way:
         return BySolver(solver, seconds, self.seed, self.lkh if solver == "lkh" else {})
 
 
+def _without_none(settings: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in settings.items() if value is not None}
+
+
 def read_reference(best_known: str | None) -> dict[str, Any]:
-    """Arguments of `read_instance`: a number is a value, a .csv a table, others are solutions."""
+    """Arguments of `read_instance`: a number is a value, a .csv file a table, others solutions."""
     if best_known is None:
         return {}
     try:

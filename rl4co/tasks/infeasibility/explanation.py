@@ -1,16 +1,15 @@
-"""Why an instance has no solution, and what would give it one.
+"""Explains why an instance has no solution, and which changes would allow one.
 
-Every customer alone can be served (:mod:`rl4co.data.formats.possible` has refused others), so it is
-the number of vehicles that cannot hold together with something else: the capacity, time windows,
-the longest route. Four steps, within the time limit and beside the solver
-(:mod:`rl4co.tasks.inquiry`):
+Every customer alone can be served (:mod:`rl4co.data.formats.possible` rejects other instances), so
+the number of vehicles is in conflict with other constraints: the capacity, time windows, the
+longest route. There are four steps, within the time limit and beside the solver
+(:mod:`rl4co.tasks.infeasibility.analysis`):
 
-1. the least number of vehicles that suffices;
-2. the *conflict*: a small set of constraints that provably cannot hold together, see
-   :mod:`rl4co.solvers._conflict`;
-3. other *relaxations*: the least change of each constraint in the conflict with which all customers
-   can be served, each of them solved (:mod:`rl4co.tasks.relaxations`);
-4. all of it in words, with the names and units of the file.
+1. the smallest number of vehicles that suffices;
+2. a minimal *conflict*, see :mod:`rl4co.solvers._feasibility.conflict`;
+3. *relaxations*: the smallest change of each constraint in the conflict that allows a solution,
+   each of them solved (:mod:`rl4co.tasks.infeasibility.relaxations`);
+4. a message with the names and units of the file.
 """
 
 from __future__ import annotations
@@ -24,25 +23,25 @@ from rl4co.core.neighbors import MAX_DENSE_NODES
 from rl4co.core.registry import SOLVERS
 from rl4co.data.formats import Published
 from rl4co.data.formats.instance import BenchmarkInstance
-from rl4co.solvers._conflict import CAPACITY, HOURS, LENGTH, WINDOWS, Conflict
-from rl4co.solvers._feasibility import needs_more_vehicles
+from rl4co.solvers._cancellation import cancelled_by, is_cancelled
+from rl4co.solvers._feasibility.checker import needs_more_vehicles
+from rl4co.solvers._feasibility.conflict import CAPACITY, HOURS, LENGTH, WINDOWS, Conflict
 from rl4co.solvers._problem import RoutingProblem
 from rl4co.solvers._routing import limit_fleet
-from rl4co.solvers._watch import heeding, is_stopped
 from rl4co.solvers.formulations import RoutingFormulation, formulation_of, instances_of
 from rl4co.tasks.approaches import Answer, environment_of
-from rl4co.tasks.inquiry import Findings, Inquiry
+from rl4co.tasks.infeasibility.analysis import AnalysisResult, InfeasibilityAnalysis
 
 #: Customers that a message names.
 MOST_NAMED = 6
-#: What to do where a solver may only have been too slow.
+#: What to do if the solver may only have been too slow.
 MORE_TIME = "raise --max-runtime"
-#: Where the search for the reason was cut.
+#: If the analysis was cut short.
 NO_TIME = "no time left to look for the reason"
 
 
 class TooManyVehiclesError(NoSolutionError):
-    """An answer of something that cannot limit vehicles.
+    """A solution by a method that cannot limit the number of vehicles.
 
     Args:
         answer: The answer.
@@ -69,11 +68,11 @@ def accept(instance: Published, answer: Answer) -> Answer:
 
 @contextlib.contextmanager
 def explained(instance: Published, limit: float | None) -> Iterator[None]:
-    """If no solution is found inside, as vehicles are too few, the error says why.
+    """If the block finds no solution because there are too few vehicles, the error explains why.
 
     Args:
-        instance: What is solved inside.
-        limit: Seconds for that and for the reason together; None: there is no limit.
+        instance: The instance that the block solves.
+        limit: Seconds for the block and the analysis together; None: no limit.
     """
     if not isinstance(instance, BenchmarkInstance) or not instance.solver_options:
         yield
@@ -83,51 +82,53 @@ def explained(instance: Published, limit: float | None) -> Iterator[None]:
             yield
         except NoSolutionError as error:
             got = getattr(error, "got", "none")
-            raise _refusal(instance, f"{got}; allow more (--vehicles)") from error
+            raise _no_solution(instance, f"{got}; allow more (--vehicles)") from error
         return
     problem = formulate(instance)
-    with Inquiry(instance, problem, limit) as inquiry:
-        if needs_more_vehicles(problem):  # at once: no solver finds any
-            raise explain(instance, inquiry.wait(), "none", MORE_TIME)
+    with InfeasibilityAnalysis(instance, problem, limit) as analysis:
+        if needs_more_vehicles(problem):  # no solver can find a solution
+            raise explain(instance, analysis.wait(), "none", MORE_TIME)
         try:
-            with heeding(inquiry.impossible):
+            with cancelled_by(analysis.infeasible):
                 yield
         except TooManyVehiclesError as error:
-            raise explain(instance, inquiry.wait(), error.got, _advice(instance)) from error
+            raise explain(instance, analysis.wait(), error.got, _advice(instance)) from error
         except NoSolutionError as error:
-            raise explain(instance, inquiry.wait(), "none", MORE_TIME) from error
+            raise explain(instance, analysis.wait(), "none", MORE_TIME) from error
         except StoppedError as error:
-            if not inquiry.impossible.is_set():
+            if not analysis.infeasible.is_set():
                 raise
-            raise explain(instance, inquiry.wait(), "none", MORE_TIME) from error
+            raise explain(instance, analysis.wait(), "none", MORE_TIME) from error
 
 
-def explain(instance: BenchmarkInstance, found: Findings, got: str, advice: str) -> NoSolutionError:
-    """The error that says why there is no solution with so few vehicles, and what would help.
+def explain(
+    instance: BenchmarkInstance, result: AnalysisResult, got: str, advice: str
+) -> NoSolutionError:
+    """The error that explains why there is no solution, and what would help.
 
     Args:
-        instance: What could not be solved.
-        found: What is known about it.
-        got: How many vehicles there are instead, and whose.
-        advice: What to do if there is a solution, or may be.
+        instance: The instance.
+        result: Results of its analysis.
+        got: How many vehicles a solution has instead, and whose it is.
+        advice: What to do if there is a solution, or may be one.
     """
-    if found.has_routes:
-        return _refusal(instance, f"{got}; there are some: {advice}")
-    # Each of them has been solved.
+    if result.has_routes:
+        return _no_solution(instance, f"{got}; there are some: {advice}")
+    # Each remedy has been solved.
     remedy = "allow more (--vehicles)"
-    if found.remedies:
-        remedy = f"there are some {_join(found.remedies, 'or')}"
-    if found.conflict is not None:
-        smaller = "" if found.conflict.is_minimal else f"; {_smaller(found)}"
-        reason = f"a proof that there are none: {_reason(instance, found.conflict)}{smaller}"
-        return _refusal(instance, f"{reason}; {remedy}")
-    if is_stopped():
-        return _refusal(instance, f"{got}, and an interrupt before it was known why; {remedy}")
-    unknown = "no proof that there are none" if found.is_complete else NO_TIME
-    return _refusal(instance, f"{got}, and {unknown}; {advice}; {remedy}")
+    if result.remedies:
+        remedy = f"there are some {_join(result.remedies, 'or')}"
+    if result.conflict is not None:
+        smaller = "" if result.conflict.is_minimal else f"; {_not_minimal(result)}"
+        reason = f"a proof that there are none: {_reason(instance, result.conflict)}{smaller}"
+        return _no_solution(instance, f"{reason}; {remedy}")
+    if is_cancelled():
+        return _no_solution(instance, f"{got}, and an interrupt before it was known why; {remedy}")
+    unknown = "no proof that there are none" if result.is_complete else NO_TIME
+    return _no_solution(instance, f"{got}, and {unknown}; {advice}; {remedy}")
 
 
-def _refusal(instance: BenchmarkInstance, got: str) -> NoSolutionError:
+def _no_solution(instance: BenchmarkInstance, got: str) -> NoSolutionError:
     assert instance.vehicles is not None
     source = instance.source or instance.name
     return NoSolutionError(
@@ -136,7 +137,7 @@ def _refusal(instance: BenchmarkInstance, got: str) -> NoSolutionError:
 
 
 def formulate(instance: BenchmarkInstance) -> RoutingProblem:
-    """The problem that solvers get, in the units of the instance."""
+    """The formulation for solvers, in the units of the instance."""
     assert instance.vehicles is not None
     env = environment_of(instance)
     state = env.reset(instance.to_tensordict(normalize=False))
@@ -145,28 +146,28 @@ def formulate(instance: BenchmarkInstance) -> RoutingProblem:
     return limit_fleet(problem, instance.vehicles)
 
 
-# ---------------------------------------------------------------- words
+# ---------------------------------------------------------------- messages
 
 
 def _reason(instance: BenchmarkInstance, conflict: Conflict) -> str:
-    """Who cannot be served, by how many vehicles, within which limits."""
+    """Which customers cannot be served, by how many vehicles, within which limits."""
     named = [_describe(instance, node, conflict) for node in conflict.customers[:MOST_NAMED]]
     more = len(conflict.customers) - len(named)
-    people = f"{', '.join(named)} and {more} more" if more else _join(named)
+    customers = f"{', '.join(named)} and {more} more" if more else _join(named)
     if more and len(conflict.customers) == instance.num_nodes - 1:
-        people = f"the {len(conflict.customers)} customers"
+        customers = f"the {len(conflict.customers)} customers"
     assert instance.vehicles is not None
     limits = _join([_limit(instance, kind) for kind in conflict.kinds])
     total = ""
     if CAPACITY in conflict.kinds and instance.demand is not None:
         demand = float(instance.demand[list(conflict.customers)].sum())
         total = f", with a total demand of {demand:.10g},"
-    return f"{people}{total} cannot all be served by {_count(instance.vehicles)} within {limits}"
+    return f"{customers}{total} cannot all be served by {_count(instance.vehicles)} within {limits}"
 
 
-def _smaller(found: Findings) -> str:
-    """That the conflict may not be the whole truth."""
-    no_time = "" if found.is_complete else f", for which no time was left ({MORE_TIME})"
+def _not_minimal(result: AnalysisResult) -> str:
+    """That there may be a smaller conflict."""
+    no_time = "" if result.is_complete else f", for which no time was left ({MORE_TIME})"
     return f"there may be a smaller reason{no_time}"
 
 
@@ -181,7 +182,7 @@ def _describe(instance: BenchmarkInstance, node: int, conflict: Conflict) -> str
 
 
 def _limit(instance: BenchmarkInstance, kind: str) -> str:
-    """A kind of constraint with its number."""
+    """A constraint with its number."""
     if kind == CAPACITY:
         return f"a capacity of {instance.capacity:.10g}"
     if kind == LENGTH:
@@ -192,11 +193,11 @@ def _limit(instance: BenchmarkInstance, kind: str) -> str:
 
 
 def _advice(instance: BenchmarkInstance) -> str:
-    """Which solvers hold the number of vehicles."""
+    """Which solvers can limit the number of vehicles."""
     env = environment_of(instance)
     preferred = formulation_of(env, RoutingFormulation).solvers
-    holding = [name for name in preferred if "max_vehicles" in SOLVERS[name].options]
-    return f"use --solver {_join(holding, 'or')}, which can limit vehicles"
+    capable = [name for name in preferred if "max_vehicles" in SOLVERS[name].options]
+    return f"use --solver {_join(capable, 'or')}, which can limit vehicles"
 
 
 def _count(vehicles: int) -> str:

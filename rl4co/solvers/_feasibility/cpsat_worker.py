@@ -1,8 +1,8 @@
-"""Whether a routing problem has a solution at all, by CP-SAT; imports neither torch nor TorchRL.
+"""A CP-SAT model that proves or disproves feasibility; imports neither torch nor TorchRL.
 
-Costs do not matter here. The model is a packing of customers into vehicles, and, where times,
-lengths or an order limit routes, their sequence besides. It is for problems of some dozen customers
-with vehicles of one kind: proofs are what heuristics cannot give.
+Costs do not matter. The model packs customers into vehicles and, where times, lengths or an order
+limit routes, also sequences them. It is meant for some dozen customers with vehicles of one kind,
+to prove what heuristics cannot.
 """
 
 from __future__ import annotations
@@ -15,15 +15,16 @@ from ortools.sat.python import cp_model
 
 from rl4co.solvers._problem import INFINITY, Route, RoutingProblem
 
-#: Threads. One gives the same answers again.
+#: Threads; one is deterministic.
 NUM_WORKERS = 1
 
 
 def find_routes(problem: RoutingProblem, max_runtime: float) -> tuple[list[Route] | None, bool]:
-    """Routes that keep all constraints or None, and whether it is proven that there are none.
+    """Routes that satisfy all constraints or None, and whether it is proven that none exist.
 
     Args:
-        problem: In integers, with vehicles of one kind, and without orders or choices.
+        problem: In integers, with vehicles of one kind, without pickup-and-delivery pairs and with
+            all customers mandatory.
         max_runtime: Seconds.
     """
     model = _Model(problem)
@@ -37,7 +38,7 @@ def find_routes(problem: RoutingProblem, max_runtime: float) -> tuple[list[Route
 
 
 class _Model:
-    """Customers in vehicles, and in their order where it matters."""
+    """Customers in vehicles, and their sequence where it matters."""
 
     def __init__(self, problem: RoutingProblem) -> None:
         self.problem, self.model = problem, cp_model.CpModel()
@@ -46,9 +47,9 @@ class _Model:
         self.legs: dict[tuple[int, int], Any] = {}
         self._pack()
         if self._order_matters():
-            self._chain()
-            self._keep_times()
-            self._keep_lengths()
+            self._add_legs()
+            self._limit_times()
+            self._limit_lengths()
 
     def routes(self, solver: Any) -> list[Route]:
         """The routes of a solution; in the order of customers where that does not matter."""
@@ -68,7 +69,7 @@ class _Model:
                 routes.append(Route(0, nodes))
         return routes
 
-    # ---------------------------------------------------------------- who drives with whom
+    # ---------------------------------------------------------------- packing
 
     def _pack(self) -> None:
         """Each customer in one vehicle, and no load above the capacity."""
@@ -76,7 +77,7 @@ class _Model:
         self.inside = {(n, k): model.new_bool_var("") for n in self.customers for k in vehicles}
         for index, node in enumerate(self.customers):
             model.add_exactly_one(self.inside[node, k] for k in vehicles)
-            # Vehicles are alike: the first customer is in the first one, and so on.
+            # Vehicles are interchangeable: customer k is in one of the first k + 1.
             for k in vehicles[index + 1 :]:
                 model.add(self.inside[node, k] == 0)
         for loads in (self.problem.delivery, self.problem.pickup):
@@ -86,14 +87,14 @@ class _Model:
                 carried = sum(int(loads[n]) * self.inside[n, k] for n in self.customers)
                 model.add(carried <= int(self.vehicle.capacity))
 
-    # ---------------------------------------------------------------- in which order
+    # ---------------------------------------------------------------- sequencing
 
     def _order_matters(self) -> bool:
         timed = self.problem.windows is not None
         return timed or self.vehicle.max_length != INFINITY or self.problem.deliveries_first
 
-    def _chain(self) -> None:
-        """Legs that make up routes; both ends of a leg are in the same vehicle."""
+    def _add_legs(self) -> None:
+        """Legs that form routes; both ends of a leg are in the same vehicle."""
         model, problem = self.model, self.problem
         nodes = [0, *self.customers]
         fetches = np.zeros(len(problem.length)) if problem.pickup is None else problem.pickup
@@ -115,34 +116,36 @@ class _Model:
                 for k in range(self.vehicle.count):
                     model.add(self.inside[i, k] == self.inside[j, k]).only_enforce_if(leg)
 
-    def _keep_times(self) -> None:
+    def _limit_times(self) -> None:
         problem = self.problem
         if problem.windows is None or problem.duration is None or problem.service is None:
             return
         ends = problem.windows.astype(np.int64).tolist()
         spans = {node: (ends[node][0], ends[node][1]) for node in self.customers}
-        rides = problem.duration + problem.service[:, None]  # from the beginning of a service on
+        rides = problem.duration + problem.service[:, None]  # from the start of a service
         opening, closing = map(int, problem.windows[0])
-        self._count(spans, rides, opening, closing)
+        self._accumulate(spans, rides, opening, closing)
 
-    def _keep_lengths(self) -> None:
+    def _limit_lengths(self) -> None:
         if self.vehicle.max_length != INFINITY:
             limit = int(self.vehicle.max_length)
             spans = dict.fromkeys(self.customers, (0, limit))
-            self._count(spans, self.problem.length, 0, limit)
+            self._accumulate(spans, self.problem.length, 0, limit)
 
-    def _count(self, spans: dict[int, tuple[int, int]], steps: Any, start: int, limit: int) -> None:
-        """A quantity that grows along routes, from `start` at the depot up to `limit` there.
+    def _accumulate(
+        self, spans: dict[int, tuple[int, int]], steps: Any, start: int, limit: int
+    ) -> None:
+        """A quantity that grows along routes, from `start` to at most `limit` at the depot.
 
         Args:
             spans: Least and largest value at each customer; waiting brings it up to the least.
-            steps: By how much each leg makes it grow `[N, N]`.
-            start: Value when the depot is left.
+            steps: Increase along each leg `[N, N]`.
+            start: Value at the departure from the depot.
             limit: Largest value at the end, unless routes end at their last customer.
         """
         model = self.model
         if any(least > most for least, most in spans.values()):
-            model.add_bool_or([])  # nothing is in an empty span
+            model.add_bool_or([])  # an empty span has no value
             return
         value = {n: model.new_int_var(*span, "") for n, span in spans.items()}
         for (i, j), leg in self.legs.items():

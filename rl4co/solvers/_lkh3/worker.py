@@ -32,7 +32,7 @@ from pathlib import Path
 import numpy as np
 
 from rl4co.core.errors import RL4COError
-from rl4co.solvers._account import is_stop_wanted, note_incumbent, publish
+from rl4co.solvers._job_report import is_cancelled, record_cost, report_incumbent
 from rl4co.solvers._problem import INFINITY, Array, Route, RoutingProblem
 
 #: Length of a leg that must not be used. LKH-3 takes nothing above INT_MAX / 2 / 100.
@@ -61,7 +61,7 @@ def solve_problem(
     """Routes and their cost; None if LKH-3 found no feasible solution.
 
     Args:
-        problem: In integers, see :mod:`rl4co.solvers._lkh3`.
+        problem: In integers, see :mod:`rl4co.solvers._lkh3.solver`.
         max_runtime: Seconds after which the program is ended.
         executable: Path of LKH-3.
         folder: Where its files go; whoever gave it takes it away.
@@ -113,7 +113,7 @@ def _run(executable: str, place: Path, max_runtime: float, look: Callable[[], No
         guard = _start_guard(process.pid)
         until = time.monotonic() + max_runtime
         try:
-            while process.poll() is None and time.monotonic() < until and not is_stop_wanted():
+            while process.poll() is None and time.monotonic() < until and not is_cancelled():
                 time.sleep(LOOK_EVERY)
                 look()
             code = process.poll()
@@ -176,8 +176,8 @@ class Incumbent:
         cost = self.task.problem.cost(routes)
         if cost < self.cost and all(map(self.task.problem.feasible, routes)):
             self.routes, self.cost = routes, cost
-            note_incumbent(cost)
-            publish((routes, cost))
+            record_cost(cost)
+            report_incumbent((routes, cost))
 
 
 class Task:

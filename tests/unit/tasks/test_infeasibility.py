@@ -1,4 +1,4 @@
-"""Why there is no solution: verdicts against enumeration, minimal conflicts, least changes."""
+"""Why there is no solution: answers against enumeration, minimal conflicts, least changes."""
 
 from __future__ import annotations
 
@@ -13,16 +13,21 @@ import pytest
 
 from rl4co.core.errors import NoSolutionError, StoppedError
 from rl4co.data.formats import BenchmarkInstance, EdgeCosts
-from rl4co.solvers import _feasibility
-from rl4co.solvers._conflict import KINDS, Conflict, find_conflict, without
-from rl4co.solvers._feasibility import Judge, keeps_all, needs_more_vehicles, with_vehicle
-from rl4co.solvers._parallel import Crew
+from rl4co.solvers._cancellation import CancelToken, is_cancelled
+from rl4co.solvers._feasibility import checker as checker_module
+from rl4co.solvers._feasibility.bounds import needs_more_vehicles
+from rl4co.solvers._feasibility.checker import (
+    FeasibilityChecker,
+    satisfies_all,
+    with_vehicle,
+)
+from rl4co.solvers._feasibility.conflict import KINDS, Conflict, find_conflict, without
 from rl4co.solvers._problem import Route, RoutingProblem, Vehicle
-from rl4co.solvers._watch import Watch, is_stopped
-from rl4co.tasks import inquiry
+from rl4co.solvers._worker_pool import WorkerPool
 from rl4co.tasks.approaches import Answer, BySolver
-from rl4co.tasks.infeasible import accept, explain, explained, formulate
-from rl4co.tasks.inquiry import GRACE, Inquiry
+from rl4co.tasks.infeasibility import analysis as analysis_module
+from rl4co.tasks.infeasibility.analysis import GRACE, InfeasibilityAnalysis
+from rl4co.tasks.infeasibility.explanation import accept, explain, explained, formulate
 
 #: Five customers of 4 for two vehicles of 10: the total fits, and so do all pairs, but no three.
 POINTS = np.array([[0.0, 0], [0, 3], [4, 3], [4, 0], [2, 8], [5, 5]])
@@ -40,7 +45,7 @@ PACKED = BenchmarkInstance(
 
 def reason(instance: BenchmarkInstance, advice: str = "wait", limit: float = 20.0) -> str:
     """Why there is no solution, and what would help."""
-    with Inquiry(instance, formulate(instance), limit) as search:
+    with InfeasibilityAnalysis(instance, formulate(instance), limit) as search:
         return str(explain(instance, search.wait(), "none", advice))
 
 
@@ -81,17 +86,17 @@ def has_solution(problem: RoutingProblem) -> bool:
 
 
 @pytest.fixture(scope="module")
-def judge() -> Iterator[Judge]:
+def checker() -> Iterator[FeasibilityChecker]:
     pytest.importorskip("ortools")
-    with Crew() as crew:
-        yield Judge(crew, seconds=120)
+    with WorkerPool() as pool:
+        yield FeasibilityChecker(pool, seconds=120)
 
 
-# ---------------------------------------------------------------- verdicts and conflicts
+# ---------------------------------------------------------------- answers and conflicts
 
 
 @pytest.mark.solvers
-def test_verdicts_are_those_of_enumeration(judge: Judge):
+def test_answers_are_those_of_enumeration(checker: FeasibilityChecker):
     """Either routes or a proof, both ways, and conflicts of which no part can be left out."""
     rng = np.random.default_rng(0)
     seen = {True: 0, False: 0}
@@ -99,11 +104,11 @@ def test_verdicts_are_those_of_enumeration(judge: Judge):
         problem = random_problem(rng)
         solvable = has_solution(problem)
         seen[solvable] += 1
-        routes = judge.find_routes(problem)
-        assert (routes is not None) == solvable != judge.is_impossible(problem)
-        assert routes is None or keeps_all(problem, routes)
+        routes = checker.find_routes(problem)
+        assert (routes is not None) == solvable != checker.is_infeasible(problem)
+        assert routes is None or satisfies_all(problem, routes)
         assert not (solvable and needs_more_vehicles(problem))
-        conflict = find_conflict(problem, judge)
+        conflict = find_conflict(problem, checker)
         assert (conflict is None) == solvable
         if conflict is not None:
             check_conflict(problem, conflict)
@@ -162,7 +167,7 @@ def test_a_packing_that_only_a_proof_excludes():
 
 def test_without_a_proof_nothing_is_claimed(monkeypatch: pytest.MonkeyPatch):
     """Where neither OR-Tools nor PyVRP is installed, insertion still finds what would help."""
-    monkeypatch.setattr(_feasibility, "find_spec", lambda name: None)
+    monkeypatch.setattr(checker_module, "find_spec", lambda name: None)
     assert reason(PACKED) == (
         "packed: expected routes of at most 2 vehicles, got none, and no proof that there are "
         "none; wait; there are some with 3 vehicles (--vehicles 3)"
@@ -171,10 +176,10 @@ def test_without_a_proof_nothing_is_claimed(monkeypatch: pytest.MonkeyPatch):
 
 @pytest.mark.solvers
 def test_an_interrupt_before_there_is_a_proof():
-    """Nobody is told to wait longer who did not want to."""
-    watch = Watch()
-    watch.stop.set()
-    with watch.over():
+    """The message does not advise more time."""
+    token = CancelToken()
+    token.stop.set()
+    with token.active():
         text = reason(PACKED, "raise --max-runtime", limit=3.0)
     assert text == (
         "packed: expected routes of at most 2 vehicles, got none, and an interrupt before it was "
@@ -183,13 +188,13 @@ def test_an_interrupt_before_there_is_a_proof():
 
 
 def test_enough_vehicles_are_known_however_long_the_reason_takes(monkeypatch: pytest.MonkeyPatch):
-    """They are looked for first."""
+    """They are computed first."""
 
-    def take_all_time(problem: RoutingProblem, judge: Judge) -> Conflict:
-        judge._deadline = 0.0
+    def take_all_time(problem: RoutingProblem, checker: FeasibilityChecker) -> Conflict:
+        checker._deadline = 0.0
         return Conflict(("capacity",), problem.customers, is_minimal=False)
 
-    monkeypatch.setattr(inquiry, "reduce_conflict", take_all_time)
+    monkeypatch.setattr(analysis_module, "reduce_conflict", take_all_time)
     assert reason(PACKED).endswith(
         "; there may be a smaller reason, for which no time was left (raise --max-runtime); there "
         "are some with 3 vehicles (--vehicles 3)"
@@ -211,12 +216,12 @@ def test_no_time_for_a_reason():
 
 
 def test_a_proof_stops_the_solver():
-    """Nobody waits for what cannot come."""
+    """As soon as infeasibility is proven."""
     pytest.importorskip("ortools")
 
     def solve() -> None:
         until = time.perf_counter() + 60.0
-        while not is_stopped():
+        while not is_cancelled():
             assert time.perf_counter() < until
             time.sleep(0.01)
         raise StoppedError("expected a solution, got a stop")

@@ -57,7 +57,7 @@ def solve_with_executable(
         return solve_routing(
             env,
             td,
-            "rl4co.solvers._lkh3_worker:solve_problem",
+            "rl4co.solvers._lkh3.worker:solve_problem",
             (program, folder, runs, seed),
             max_runtime=max_runtime,
             prepare=prepare,

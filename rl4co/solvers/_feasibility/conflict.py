@@ -1,11 +1,11 @@
-"""Which constraints of a routing problem cannot hold together: a small set, by deletion.
+"""Minimal conflicts: small sets of constraints that a routing problem cannot satisfy together.
 
-Constraints are left out as long as the rest provably has no solution, first whole kinds of them,
-then customers, until nothing can be left out. The number of vehicles is always part of it: with one
-for each customer there would be a solution. So a conflict of one customer more than there are
-vehicles is the smallest that there can be. Such are looked for first, as they are groups of
-customers of whom no two fit one route; where there is none, customers are left out in several
-orders, and the fewest count.
+Deletion filter: constraints are removed as long as the remaining problem is provably infeasible,
+first whole kinds of constraints, then customers, until none can be removed. The number of vehicles
+is always part of a conflict, since one vehicle for each customer would suffice. So the smallest
+possible conflict has one customer more than there are vehicles. Groups of customers of whom no two
+fit one route are such conflicts and are searched for first; otherwise customers are removed in
+several orders, and the smallest conflict counts.
 """
 
 from __future__ import annotations
@@ -17,24 +17,25 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from rl4co.solvers._feasibility import Judge, exclusive_group, with_vehicle
+from rl4co.solvers._feasibility.bounds import exclusive_group
+from rl4co.solvers._feasibility.checker import FeasibilityChecker, with_vehicle
 from rl4co.solvers._problem import INFINITY, RoutingProblem
 
 #: Kinds of constraints, as messages call them.
 CAPACITY, WINDOWS, HOURS = "capacity", "time windows", "opening hours"
 LENGTH, BACKHAULS = "max_length", "backhauls after linehauls"
 KINDS = (WINDOWS, HOURS, CAPACITY, LENGTH, BACKHAULS)
-#: Orders in which customers are left out.
+#: Orders in which customers are removed.
 NUM_ORDERS = 4
 
 
 @dataclasses.dataclass(frozen=True)
 class Conflict:
-    """Constraints that cannot hold together, besides the number of vehicles.
+    """Constraints that cannot be satisfied together with the number of vehicles.
 
     Attributes:
         kinds: Kinds of constraints.
-        customers: Who cannot all be served.
+        customers: Customers that cannot all be served.
         is_minimal: Whether all others can be served without any one of them.
     """
 
@@ -43,22 +44,22 @@ class Conflict:
     is_minimal: bool
 
     def restrict(self, problem: RoutingProblem) -> RoutingProblem:
-        """The problem with nothing but this conflict."""
-        others = [kind for kind in KINDS if kind not in self.kinds]
-        return dataclasses.replace(without(problem, others), customers=self.customers)
+        """The problem with the constraints of this conflict only."""
+        removed = [kind for kind in KINDS if kind not in self.kinds]
+        return dataclasses.replace(without(problem, removed), customers=self.customers)
 
 
-def find_conflict(problem: RoutingProblem, judge: Judge) -> Conflict | None:
-    """A set of constraints that cannot hold together; None: there is no proof."""
-    return reduce_conflict(problem, judge) if judge.is_impossible(problem) else None
+def find_conflict(problem: RoutingProblem, checker: FeasibilityChecker) -> Conflict | None:
+    """A minimal conflict; None: infeasibility is not proven."""
+    return reduce_conflict(problem, checker) if checker.is_infeasible(problem) else None
 
 
-def reduce_conflict(problem: RoutingProblem, judge: Judge) -> Conflict:
-    """A set of constraints of which none can be left out, as far as time allows.
+def reduce_conflict(problem: RoutingProblem, checker: FeasibilityChecker) -> Conflict:
+    """A conflict from which no constraint can be removed, as far as time allows.
 
     Args:
-        problem: A problem that is known to have no solution.
-        judge: Says what is known of parts of it.
+        problem: A problem that has no solution.
+        checker: Checks parts of the problem.
     """
     exclusive, fewest = exclusive_group(problem), problem.vehicles[0].count + 1
     if len(exclusive) >= fewest:
@@ -66,53 +67,60 @@ def reduce_conflict(problem: RoutingProblem, judge: Judge) -> Conflict:
     kinds = [kind for kind in KINDS if _has(problem, kind)]
     for group in ((WINDOWS, HOURS), (WINDOWS,), (HOURS,), (CAPACITY,), (LENGTH,), (BACKHAULS,)):
         if set(group) <= set(kinds):
-            rest = without(problem, group)
-            if judge.is_impossible(rest):
-                problem, kinds = rest, [kind for kind in kinds if kind not in group]
-    return _shrink(problem, tuple(kinds), judge)
+            relaxed = without(problem, group)
+            if checker.is_infeasible(relaxed):
+                problem, kinds = relaxed, [kind for kind in kinds if kind not in group]
+    return _shrink(problem, tuple(kinds), checker)
 
 
-def _shrink(problem: RoutingProblem, kinds: tuple[str, ...], judge: Judge) -> Conflict:
-    """The conflict of the fewest customers that several orders of leaving them out give.
+def _shrink(
+    problem: RoutingProblem, kinds: tuple[str, ...], checker: FeasibilityChecker
+) -> Conflict:
+    """The conflict with the fewest customers, of several orders in which they are removed.
 
-    All but the first order have half of the time: relaxations need some, too.
+    All orders but the first have half of the time: relaxations need time, too.
     """
-    fewest, enough_time = problem.vehicles[0].count + 1, judge.left / 2
+    fewest, enough_time = problem.vehicles[0].count + 1, checker.left / 2
     order = sorted(problem.customers, key=lambda node: _tightness(problem, node))
-    best = _leave_out(problem, kinds, order, judge)
+    best = _remove_customers(problem, kinds, order, checker)
     for seed in range(1, NUM_ORDERS):
-        if len(best.customers) <= fewest or judge.left < enough_time:
+        if len(best.customers) <= fewest or checker.left < enough_time:
             break
         random.Random(seed).shuffle(order)
-        other = _leave_out(problem, kinds, order, judge)
-        best = min(best, other, key=lambda conflict: len(conflict.customers))
+        candidate = _remove_customers(problem, kinds, order, checker)
+        best = min(best, candidate, key=lambda conflict: len(conflict.customers))
     return best
 
 
-def _leave_out(
-    problem: RoutingProblem, kinds: tuple[str, ...], order: Sequence[int], judge: Judge
+def _remove_customers(
+    problem: RoutingProblem,
+    kinds: tuple[str, ...],
+    order: Sequence[int],
+    checker: FeasibilityChecker,
 ) -> Conflict:
-    """Leaves out customers, large groups first, then single ones, as long as time allows."""
+    """Removes customers, large groups first, then single ones, as long as time allows."""
     customers, size, is_minimal = list(order), len(order) // 2, True
     while size:
         for group in [set(customers[k : k + size]) for k in range(0, len(customers), size)]:
-            rest = [node for node in customers if node not in group]
-            if not rest:
+            remaining = [node for node in customers if node not in group]
+            if not remaining:
                 continue
-            if judge.left <= 0:  # fewer would have a vehicle each
+            if checker.left <= 0:  # with fewer customers each has a vehicle
                 is_minimal = len(customers) <= problem.vehicles[0].count + 1
                 return Conflict(kinds, tuple(sorted(customers)), is_minimal)
-            verdict = judge.has_solution(dataclasses.replace(problem, customers=(*sorted(rest),)))
-            if verdict is False:
-                customers = rest
-            elif size == 1:  # who is needed is needed as well when others are left out
-                is_minimal = is_minimal and verdict is True
+            is_feasible = checker.has_solution(
+                dataclasses.replace(problem, customers=(*sorted(remaining),))
+            )
+            if is_feasible is False:
+                customers = remaining
+            elif size == 1:  # stays necessary when other customers are removed
+                is_minimal = is_minimal and is_feasible is True
         size //= 2
     return Conflict(kinds, tuple(sorted(customers)), is_minimal)
 
 
 def _tightness(problem: RoutingProblem, node: int) -> float:
-    """How hard a customer is to serve: those who are easy are left out first."""
+    """How hard a customer is to serve; easy ones are removed first."""
     capacity, tight = problem.vehicles[0].capacity, 0.0
     if problem.delivery is not None and capacity != INFINITY:
         tight += float(problem.delivery[node]) / capacity
@@ -154,7 +162,7 @@ def without(problem: RoutingProblem, kinds: Sequence[str]) -> RoutingProblem:
 
 
 def latest_end(problem: RoutingProblem) -> float:
-    """No route that waits only where it must ends later than this."""
+    """Latest end of routes that wait only where they must."""
     assert problem.windows is not None and problem.duration is not None
     service = 0.0 if problem.service is None else float(problem.service.sum())
     return float(problem.windows.max() + problem.duration.max(1).sum()) + service

@@ -1,0 +1,1 @@
+"""Whether a routing problem has a solution: proofs, heuristics and minimal conflicts."""

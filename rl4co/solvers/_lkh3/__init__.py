@@ -1,0 +1,1 @@
+"""LKH-3 as an external program."""

@@ -1,0 +1,1 @@
+"""Why an instance has no solution with its vehicles, and which changes would allow one."""
