@@ -24,7 +24,6 @@ from rl4co.cli._options import (
 from rl4co.cli._outcomes import report
 from rl4co.cli._solve_method import SolveMethod, TimeSplit, read_reference
 from rl4co.core.errors import ConfigError
-from rl4co.data.size_limit import set_input_limit
 from rl4co.tasks.methods import METHODS, SEARCHES
 
 if TYPE_CHECKING:
@@ -152,6 +151,8 @@ def solve(
 ) -> None:
     """Solve files: value in their units, gap to the best-known value, routes or schedule."""
     if max_input_size is not None:
+        from rl4co.data.size_limit import set_input_limit
+
         set_input_limit(max_input_size)
     decoding = {
         "samples": samples,

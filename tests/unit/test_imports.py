@@ -59,6 +59,8 @@ LAYERS: dict[str, Layer] = {
     "envs.common": Layer(may=("envs",), facade=True),
     # Heuristics roll out, too.
     "solvers": Layer(may=("core", "kernels", "data", "envs", "decoding")),
+    # Solvers do not depend on the analysis of infeasible instances.
+    "solvers._feasibility": Layer(may=("core", "solvers")),
     "decoding": Layer(may=("core", "kernels", "envs")),
     "models": Layer(may=("core", *_MODELS)),  # rl4co/models/__init__.py itself
     "models.nn": Layer(may=("core", "kernels")),
@@ -71,7 +73,7 @@ LAYERS: dict[str, Layer] = {
     # A solver with networks: registered from its own folder, loaded only when asked for.
     "models.zoo.glop.solver": Layer(may=(*_BELOW_RL, "models.rl", "models.zoo", "solvers")),
     "training": Layer(may=(*_BELOW_RL, "models.rl", "models.zoo")),
-    "tasks": Layer(may=_BELOW_TASKS),
+    "tasks": Layer(may=(*_BELOW_TASKS, "solvers._feasibility")),
     "cli": Layer(may=(*_BELOW_TASKS, "tasks")),
     # `import rl4co` loads the table of import paths and the finder; the rest loads on first use.
     "compat": Layer(may=(*_BELOW_TASKS, "tasks")),
