@@ -23,7 +23,7 @@ from rl4co.core.ops import unbatchify
 from rl4co.core.rng import derive_generator
 from rl4co.envs.arguments import reject_masked
 from rl4co.envs.generator import Generator
-from rl4co.envs.hooks import State
+from rl4co.envs.hooks import ProblemHooks, State
 from rl4co.envs.instances import InstanceSchema
 
 #: Safety limit of steps where none is declared: per action of the mask, and at least.
@@ -123,7 +123,10 @@ def _advance(env: Any, state: State, action: Tensor) -> State:
 
 
 def _mask(env: Any, state: State) -> Tensor:
-    """`_action_mask` by `get_action_mask`."""
+    """`_action_mask` by `get_action_mask`, which finds the mask of its base class in the state."""
+    of_base = hook_behind(env, "_action_mask")
+    if of_base.func not in (*ADAPTERS, ProblemHooks._action_mask):  # type: ignore[attr-defined]
+        state = {**state, "action_mask": of_base(state)}
     return env.get_action_mask(state)
 
 

@@ -1,4 +1,4 @@
-"""What callers hand to an environment: refused with the right call if it is something else."""
+"""Checks of the arguments of environments, with errors that name the right call."""
 
 from __future__ import annotations
 
@@ -29,6 +29,21 @@ def check_is_tensordict(given: object) -> None:
     elif isinstance(given, Mapping):
         remedy = "pass TensorDict(instances, batch_size=[...])"
     raise ConfigError(f"expected instances in a TensorDict, got {type(given).__name__}; {remedy}")
+
+
+def check_is_environment(env: object) -> None:
+    """Raises :class:`ConfigError` for anything but an environment of the library.
+
+    Objects that only pass on attributes of an environment (`__getattr__`) are none: overrides in
+    them would have no effect on the environment's own methods.
+    """
+    from rl4co.envs.base import RL4COEnvBase
+
+    if not isinstance(env, RL4COEnvBase):
+        raise ConfigError(
+            f"expected an environment (RL4COEnvBase) or its name, got {type(env).__name__}; "
+            "derive from the environment instead of wrapping it, or pass the wrapped one"
+        )
 
 
 def check_action(problem: str, mask: Tensor, action: Tensor | None) -> None:

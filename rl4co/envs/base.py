@@ -38,7 +38,7 @@ from rl4co.envs.arguments import (
 from rl4co.envs.generator import Generator
 from rl4co.envs.hooks import ProblemHooks, State
 from rl4co.envs.instances import InstanceSchema
-from rl4co.envs.torchrl_mode import make_specs, write_action
+from rl4co.envs.torchrl_mode import make_specs, reject_fixed_batch_axes, write_action
 
 __all__ = ["PHASE_SEEDS", "RL4COEnvBase", "State"]
 
@@ -528,7 +528,12 @@ class RL4COEnvBase(RecordsArguments, ProblemHooks, EnvBase):
         """Sets `schema` and TorchRL's specs from a generated state, so that they agree with it."""
         instance = self._spec_instance()
         self.schema = InstanceSchema.of(self, instance)
-        make_specs(self, self._spec_state(instance))
+        try:
+            state = self._spec_state(instance)
+        except (IndexError, RuntimeError, ValueError) as error:
+            reject_fixed_batch_axes(self, instance, error)
+            raise
+        make_specs(self, state)
 
     def _action_numbers(self, td: TensorDictBase) -> tuple[int, ...] | None:
         """How many values each number of an action has; None: an action is an index of the mask."""

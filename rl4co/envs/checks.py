@@ -12,6 +12,7 @@ import numpy as np
 
 from rl4co.core.errors import ConfigError, EnvCheckError
 from rl4co.core.rng import derive_generator, forked_rng
+from rl4co.envs.arguments import check_is_environment
 from rl4co.envs.base import RL4COEnvBase
 from rl4co.envs.contract import CONSEQUENCES, RULES
 from rl4co.envs.contract.evidence import Check, Probe, describe
@@ -71,6 +72,7 @@ def find_faults(
         seed: See :func:`check_env`.
         max_seconds: See :func:`check_env`.
     """
+    check_is_environment(env)
     if batch_size < 2 or num_rollouts < 1:
         raise ConfigError(
             f"expected batch_size >= 2 and num_rollouts >= 1, got {batch_size} and {num_rollouts}; "

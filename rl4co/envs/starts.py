@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rl4co.core.registry import ENVS
+from rl4co.envs.arguments import check_is_environment
 
 if TYPE_CHECKING:
     from tensordict import TensorDictBase
@@ -22,6 +23,7 @@ def get_num_starts(td: TensorDictBase, env_name: RL4COEnvBase | str) -> int:
     """
     # The number depends on the instances alone, so any environment of that name can tell.
     env = ENVS[env_name]() if isinstance(env_name, str) else env_name
+    check_is_environment(env)
     return env.get_num_starts(td)
 
 

@@ -7,6 +7,8 @@ records the actions under `solution` and rewards an instance at the step that fi
 
 from __future__ import annotations
 
+import traceback
+
 from typing import Any
 
 import torch
@@ -14,6 +16,9 @@ import torch
 from tensordict import TensorDictBase
 from torch import Tensor
 from torchrl.data import Binary, Bounded, Categorical, Composite, MultiCategorical, Unbounded
+
+from rl4co.core.errors import ConfigError
+from rl4co.envs.hooks import ProblemHooks
 
 _DONE_KEYS = ("done", "terminated")
 
@@ -33,6 +38,28 @@ def make_specs(env: Any, td: TensorDictBase) -> None:
         {key: Binary(n=1, dtype=torch.bool, device=env.device) for key in _DONE_KEYS},
         device=env.device,
     )
+
+
+def reject_fixed_batch_axes(env: Any, instance: TensorDictBase, error: Exception) -> None:
+    """Raises :class:`ConfigError` if hooks fail on one instance, but not on a batch of one.
+
+    Args:
+        env: The environment.
+        instance: An instance without batch axes.
+        error: The error with which they fail.
+    """
+    try:
+        env._spec_state(instance.unsqueeze(0))
+    except Exception:  # then something else is wrong
+        return
+    frames = traceback.extract_tb(error.__traceback__)
+    hooks = [frame for frame in frames if hasattr(ProblemHooks, frame.name)]
+    place = f"{hooks[-1].name} (line {hooks[-1].lineno})" if hooks else "a hook"
+    raise ConfigError(
+        f"expected hooks of {type(env).__name__} that work for any number of batch axes, also for "
+        f"none, got {type(error).__name__} in {place}: {error}; index axes from the end, "
+        "mask[..., 0] rather than mask[:, 0]"
+    ) from error
 
 
 def _leaf_spec(value: Tensor) -> Any:

@@ -25,7 +25,8 @@ from rl4co.core.registry import ENVS
 from rl4co.core.rng import derive_generator
 from rl4co.envs import check_env
 from rl4co.envs.base import RL4COEnvBase
-from rl4co.envs.contract.evidence import record_episode
+from rl4co.envs.contract.behaviour import local_search_improves
+from rl4co.envs.contract.evidence import Probe, record_episode
 from rl4co.envs.testing import constructive_names, make_sized_env
 
 NAMES = ENVS.names()
@@ -41,6 +42,13 @@ SIZE = 6
 def test_environment_keeps_the_contract(name: str):
     """`check_env` finds nothing to complain about."""
     check_env(make_sized_env(name, SIZE))
+
+
+@pytest.mark.parametrize("name", constructive_names())
+def test_local_search_keeps_the_contract(name: str):
+    """Valid solutions of the same rows that are not worse, where there is a search."""
+    probe = Probe.of(make_sized_env(name, SIZE), batch_size=3, num_rollouts=1, seed=0)
+    assert not list(local_search_improves(probe))
 
 
 @pytest.mark.parametrize("name", NAMES)

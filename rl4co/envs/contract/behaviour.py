@@ -70,6 +70,21 @@ def done_is_final(probe: Probe, episode: Episode) -> Findings:
             )
 
 
+@each_episode
+def finished_may_go_on(probe: Probe, episode: Episode) -> Findings:
+    """A finished instance allows an action."""
+    if _end_together(probe):
+        return  # none is ever stepped on
+    for step, state in enumerate(episode.states):
+        idle = ~state["action_mask"].bool().any(-1) & state["done"].bool().squeeze(-1)
+        if idle.any():
+            yield (
+                f"the mask allows no action in finished {where(idle)} at step {step}; allow an "
+                "action that changes nothing (the depot or the last node, say), since batch mates "
+                "may need more steps"
+            )
+
+
 @each_solution
 def padding_is_free(probe: Probe, episode: Episode) -> Findings:
     """Steps after the end change nothing."""
@@ -77,12 +92,6 @@ def padding_is_free(probe: Probe, episode: Episode) -> Findings:
         return  # none is ever stepped on
     rng, state, padded = probe.rng("padding"), episode.states[-1], episode.actions
     for _ in range(2):
-        idle = ~state["action_mask"].bool().any(-1)
-        if idle.any():
-            yield (
-                f"the mask allows nothing in finished {where(idle)}; allow an action that changes "
-                "nothing (the depot, say), since batch mates may need more steps"
-            )
         action = random_action(state["action_mask"], rng)
         state = take_action(probe.env, state, action)
         padded = torch.cat([padded, action.unsqueeze(-1)], -1)
@@ -113,6 +122,25 @@ def mask_agrees(probe: Probe, episode: Episode) -> Findings:
             yield (
                 f"get_action_mask differs from the action_mask in the state at step {step}; "
                 "compute the mask in _action_mask alone, from keys that _transition returns"
+            )
+
+
+@each_episode
+def mask_is_derived(probe: Probe, episode: Episode) -> Findings:
+    """Steps do not read the mask of the state."""
+    if not probe.env.steps_by_hooks:
+        return
+    for step, (state, action) in enumerate(
+        zip(episode.states, episode.actions.unbind(-1), strict=False)
+    ):
+        nothing_allowed = torch.zeros_like(state["action_mask"])
+        expected = take_action(probe.env, state, action)
+        other = take_action(probe.env, state.copy().set("action_mask", nothing_allowed), action)
+        if keys := differing_keys(expected, other):
+            yield (
+                f"{quoted(keys)} after step {step + 1} depend on the action_mask of the state "
+                "before; keep what is left to visit under a key of its own and derive the mask "
+                "from it in _action_mask, so that a subclass may narrow the mask"
             )
 
 
@@ -170,6 +198,7 @@ def reward_is_float(probe: Probe, episode: Episode) -> Findings:
             f"get_reward gives {reward.dtype} of shape {list(reward.shape)}, expected floating "
             f"point of shape {batch}; return one number per instance from _objective"
         )
+        return
     if not reward.isfinite().all():
         yield f"get_reward is not finite in {where(~reward.isfinite())}; check _objective"
     if not is_close(reward, probe.reward(episode.states[-1], episode.actions)):
@@ -259,6 +288,42 @@ def augmentations_keep_rewards(probe: Probe, episode: Episode) -> Findings:
                 f"the augmentation {name!r} changes the reward of a solution; leave it out in "
                 "augmentations"
             )
+
+
+def custom_local_search_improves(probe: Probe) -> Findings:
+    """A custom local search keeps the rule; the library's own compile for long, and are tested."""
+    if not type(probe.env)._local_search.__module__.startswith("rl4co."):
+        yield from local_search_improves(probe)
+
+
+@each_solution
+def local_search_improves(probe: Probe, episode: Episode) -> Findings:
+    """Local search returns valid solutions of the same instances that are not worse."""
+    env, td, batch = probe.env, episode.initial, episode.instances.batch_size
+    try:
+        improved = env.local_search(td, episode.actions)
+    except UnsupportedError:
+        return
+    if improved.shape[:-1] != batch or improved.dtype != torch.int64:
+        yield (
+            f"local_search gives {improved.dtype} of shape {list(improved.shape)}, expected int64 "
+            f"of shape {[*batch, 'T']}; return one solution for each row from _local_search"
+        )
+        return
+    if error := probe.refused(td, improved):
+        yield f"local_search gives solutions that are not valid ({error}); check _local_search"
+        return
+    before, after = probe.reward(td, episode.actions), probe.reward(td, improved)
+    worse = after < before - before.abs() * 1e-4 - 1e-4
+    if worse.any():
+        yield f"local_search makes solutions worse in {where(worse)}; keep the better one"
+    # Two solutions of each instance: [2 * B, T], with the state of each row.
+    twice = env.local_search(td, batchify(episode.actions, 2))
+    if not is_close(probe.reward(batchify(td, 2), twice), batchify(after, 2)):
+        yield (
+            "local_search of two equal solutions for each instance gives other rewards than of "
+            "one; let _local_search treat row b of the actions as a solution of row b of the state"
+        )
 
 
 # ---------------------------------------------------------------- starts, TorchRL

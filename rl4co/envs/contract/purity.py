@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import itertools
 import pickle
 import random
 import traceback
@@ -61,6 +62,44 @@ def steps_are_reproducible(probe: Probe, episode: Episode) -> Findings:
         # Not a number is the same as not a number; that it is none is for `reward_is_float` to say.
         if not torch.equal(once.nan_to_num(torch.inf), twice.nan_to_num(torch.inf)):
             yield "get_reward differs between two equal calls; _objective must be a function"
+
+
+def object_is_unchanged(probe: Probe) -> Findings:
+    """Episodes leave nothing on the object: what one leaves, another changes."""
+    if not probe.env.steps_by_hooks:  # the adapter of another style remembers shapes
+        return
+    records = []
+    for episode in probe.episodes[:2]:
+        # The first actions only, in another order, so that no two episodes are alike.
+        replay_actions(probe.env, episode.instances.flip(0), episode.actions.flip(0))
+        records.append(_attributes(probe.env))
+        replay_actions(probe.env, episode.instances[:1], episode.actions[:1])
+        records.append(_attributes(probe.env))
+    changed = {
+        name
+        for before, after in itertools.pairwise(records)
+        for name in after
+        if name in before and before[name] != after[name]
+    }
+    if changed:
+        yield (
+            f"an episode changes the attributes {quoted(sorted(changed))} of the environment, "
+            "which other episodes and copies share; return the state of an episode from "
+            "_init_state and _transition"
+        )
+
+
+def _attributes(env: RL4COEnvBase) -> dict[str, bytes | int]:
+    """Attributes of an environment as comparable values, random streams aside."""
+    values = {name: value for name, value in vars(env).items() if name not in ("rng", "generator")}
+    return {name: _comparable(value) for name, value in values.items()}
+
+
+def _comparable(value: Any) -> bytes | int:
+    try:
+        return pickle.dumps(value)
+    except Exception:  # an open file, a lambda: then its identity has to do
+        return id(value)
 
 
 def global_state_is_untouched(probe: Probe) -> Findings:

@@ -36,12 +36,12 @@ class SelectionEnv(RL4COEnvBase):
             **self._cover(state, action),
             "chosen": state["chosen"].scatter(-1, candidate, True),
             # A finished instance may choose its last candidate again, which changes nothing.
-            "action_mask": (state["action_mask"] & ~done).scatter(-1, candidate, done),
+            "available": (state["available"] & ~done).scatter(-1, candidate, done),
             "done": done,
         }
 
     def _action_mask(self, state: State) -> Tensor:
-        return state["action_mask"]
+        return state["available"]
 
     def _counted(self, state: State, actions: Tensor) -> Tensor:
         """The first k actions, the last of them repeated: `[*B, T]` → `[*B, T]`."""
@@ -74,10 +74,10 @@ class SelectionEnv(RL4COEnvBase):
 
 
 def fresh_selection(like: Tensor) -> State:
-    """Nothing is chosen, everything is allowed; `like` is a tensor `[*B, N]`."""
+    """Nothing is chosen, everything is available; `like` is a tensor `[*B, N]`."""
     return {
         "chosen": torch.zeros(like.shape, dtype=torch.bool, device=like.device),
-        "action_mask": torch.ones(like.shape, dtype=torch.bool, device=like.device),
+        "available": torch.ones(like.shape, dtype=torch.bool, device=like.device),
     }
 
 

@@ -29,6 +29,7 @@ from rl4co.envs import (
 )
 from rl4co.envs.checks import EnvCheckError, find_faults
 from rl4co.envs.contract import RULES
+from rl4co.envs.starts import get_num_starts
 
 SMALL = {"num_loc": 6}
 
@@ -51,7 +52,7 @@ class ForgetsVisits(TSPEnv):
     """Nodes stay allowed after their visit."""
 
     def _transition(self, state, action):
-        return {**super()._transition(state, action), "action_mask": state["action_mask"]}
+        return {**super()._transition(state, action), "available": state["available"]}
 
 
 class ForgetsCustomers(CVRPEnv):
@@ -87,7 +88,7 @@ class LocksItselfOut(TSPEnv):
     """Node 0 is never allowed, so that the last step has nowhere to go."""
 
     def _action_mask(self, state):
-        mask = state["action_mask"].clone()
+        mask = state["available"].clone()
         mask[..., 0] = False
         return mask
 
@@ -104,6 +105,48 @@ class NoWayToWait(CVRPEnv):
 
     def _action_mask(self, state):
         return super()._action_mask(state) & ~state["visited"].all(-1, keepdim=True)
+
+
+class EndsInNothing(TSPEnv):
+    """All tours end together, and then allow nothing."""
+
+    def _action_mask(self, state):
+        return super()._action_mask(state) & ~state.get("done", state["i"] < 0)
+
+
+class MaskIsMemory(TSPEnv):
+    """The mask of the state before says what is left."""
+
+    def _transition(self, state, action):
+        left = state["action_mask"].scatter(-1, action.unsqueeze(-1), False)
+        changes = super()._transition(state, action)
+        return {**changes, "available": left | (changes["available"] & changes["done"])}
+
+
+class CountsOnItself(TSPEnv):
+    """Keeps the number of steps on the object; nobody reads it in these episodes."""
+
+    def _init_state(self, instance):
+        self.counted = 0
+        return super()._init_state(instance)
+
+    def _transition(self, state, action):
+        self.counted = self.counted + len(action)
+        return super()._transition(state, action)
+
+
+class SearchesElsewhere(TSPEnv):
+    """A local search that returns the tour of another instance's nodes."""
+
+    def _local_search(self, state, actions, **options):
+        return actions[..., 1:]
+
+
+class SearchesWorse(TSPEnv):
+    """A local search that keeps what it has tried last."""
+
+    def _local_search(self, state, actions, **options):
+        return torch.arange(actions.shape[-1]).expand(actions.shape).contiguous()
 
 
 class TooFewSteps(CVRPEnv):
@@ -209,6 +252,13 @@ class KeepsAxis(TSPEnv):
 
     def _objective(self, state, actions):
         return super()._objective(state, actions).unsqueeze(-1)
+
+
+class OneRewardForAll(TSPEnv):
+    """The mean over the batch."""
+
+    def _objective(self, state, actions):
+        return super()._objective(state, actions).mean()
 
 
 class IntegerReward(TSPEnv):
@@ -452,7 +502,12 @@ BROKEN = [
     (BranchesOnTensors, "_objective asks the device for a value: a tensor in a condition"),
     (LocksItselfOut, "the mask allows no action in instances 0, 1, 2, 3, 4, 5, 6, 7 at step 5"),
     (IgnoresCapacity, "('no route exceeds the vehicle capacity', instances"),
-    (NoWayToWait, "the mask allows nothing in finished instances"),
+    (NoWayToWait, "the mask allows no action in finished instances"),
+    (EndsInNothing, "the mask allows no action in finished instances"),
+    (MaskIsMemory, "'available' after step 1 depend on the action_mask of the state before"),
+    (CountsOnItself, "an episode changes the attributes 'counted' of the environment"),
+    (SearchesElsewhere, "local_search gives solutions that are not valid"),
+    (SearchesWorse, "local_search makes solutions worse in instances"),
     (TooFewSteps, "are not done after 7 steps, the upper bound of step_bounds being 7"),
     (BoundTooHigh, "fewer than 11, the lower bound of step_bounds; lower the bound"),
     (DoneFlickers, "done turns from True to False in instances"),
@@ -556,6 +611,39 @@ def test_a_mistake_is_not_described_as_another(env_cls, sentence: str, false: st
     found = findings(env_cls(generator_params=SMALL))
     assert any(sentence in text for text in found)
     assert not any(false in text for text in found), "\n".join(found)
+
+
+@pytest.mark.parametrize("env_cls", [KeepsAxis, OneRewardForAll])
+def test_a_reward_of_the_wrong_shape_is_reported_once(env_cls):
+    """With its shape, and not as different numbers that look equal."""
+    (sentence,) = findings(env_cls(generator_params=SMALL))
+    assert "get_reward gives torch.float32 of shape" in sentence
+
+
+def test_a_mask_of_one_batch_axis_is_named():
+    """The specs are made from one instance, on which `mask[:, 0]` fails."""
+
+    class OneAxisMask(TSPEnv):
+        def _action_mask(self, state):
+            mask = super()._action_mask(state).clone()
+            return torch.cat([mask[:, :1], mask[:, 1:]], 1)
+
+    with pytest.raises(
+        ConfigError, match=r"OneAxisMask .*IndexError in _action_mask .*\[\.\.\., 0\]"
+    ):
+        OneAxisMask(generator_params=SMALL)
+
+
+def test_wrappers_are_no_environments():
+    """An object that passes on attributes is not taken for an environment or a name."""
+
+    class Wrapper:
+        def __getattr__(self, name):
+            return getattr(TSPEnv(generator_params=SMALL), name)
+
+    for call in (check_env, lambda env: get_num_starts(TSPEnv().reset(batch_size=2), env)):
+        with pytest.raises(ConfigError, match="got Wrapper"):
+            call(Wrapper())
 
 
 def test_generator_that_ignores_its_stream():

@@ -143,7 +143,7 @@ def test_state_follows_the_tour():
         (2, [0, 1, 0, 0, 1], False),  # delivery 4 is released
         (4, [0, 1, 0, 0, 0], False),
         (1, [0, 0, 0, 1, 0], False),
-        (3, [0, 0, 0, 0, 0], True),
+        (3, [0, 0, 0, 1, 0], True),  # the last node changes nothing
     ]
     for action, allowed, done in script:
         td = env.step(td.set("action", torch.tensor([action])))["next"]

@@ -38,7 +38,8 @@ class FLPEnv(SelectionEnv):
         | `chosen` | bool | `[*B, N]` | locations with a facility |
         | `to_choose` | int64 | `[*B]` | number of facilities |
         | `i` | int64 | `[*B, 1]` | number of steps taken |
-        | `action_mask` | bool | `[*B, N]` | locations without facility; at the end, the last one |
+        | `available` | bool | `[*B, N]` | locations without facility; at the end, the last one |
+        | `action_mask` | bool | `[*B, N]` | the available ones |
 
     Constraints:
         No location is chosen twice, and as many are chosen as asked for. Steps behind the k-th

@@ -34,7 +34,8 @@ class MCPEnv(SelectionEnv):
         | `n_sets_to_choose` | float32 | `[*B, 1]` | number of sets to choose |
         | `chosen` | bool | `[*B, N]` | sets that are chosen |
         | `i` | int64 | `[*B, 1]` | number of steps taken |
-        | `action_mask` | bool | `[*B, N]` | sets not chosen yet; at the end, the last one |
+        | `available` | bool | `[*B, N]` | sets not chosen yet; at the end, the last one |
+        | `action_mask` | bool | `[*B, N]` | the available ones |
 
     Constraints:
         No set is chosen twice, and as many are chosen as asked for. Steps behind the k-th count for

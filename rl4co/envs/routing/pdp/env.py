@@ -83,12 +83,14 @@ class PDPEnv(RL4COEnvBase):
         # A pickup releases its delivery. Others come out, modulo N, at a node released already.
         released = (node + num_nodes // 2) % num_nodes
         i = state["i"] + 1
+        done = i >= self._num_steps(state)
         return {
-            "available": state["available"].scatter(-1, node, False),
+            # A finished tour may stay at its last node, which changes nothing.
+            "available": state["available"].scatter(-1, node, done),
             "to_deliver": state["to_deliver"].scatter(-1, released, True),
             "current_node": action,
             "i": i,
-            "done": i >= self._num_steps(state),
+            "done": done,
         }
 
     def _action_mask(self, state: State) -> Tensor:
