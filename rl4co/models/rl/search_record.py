@@ -54,10 +54,17 @@ class SearchRecord:
     Args:
         num: Instances.
         path: File to keep the record in; None: none. An existing one is continued.
-        signature: What makes two searches the same; a file with another one is refused.
+        signature: Identifies the search; a file with another one is rejected.
+        state: From :meth:`state` of the same search, used where there is no file.
     """
 
-    def __init__(self, num: int, path: str | Path | None = None, signature: str = "") -> None:
+    def __init__(
+        self,
+        num: int,
+        path: str | Path | None = None,
+        signature: str = "",
+        state: Mapping[str, Any] | None = None,
+    ) -> None:
         self.path, self.signature = None if path is None else Path(path), signature
         self.solutions = torch.zeros(num, 0, dtype=torch.int64)
         self.lengths = torch.zeros(num, dtype=torch.int64)
@@ -69,6 +76,13 @@ class SearchRecord:
         self._unfinished: dict[str, Any] = {}
         if self.path is not None and self.path.exists():
             self._load(self.path)
+        elif state is not None and state["signature"] == signature:
+            for name in _TENSORS:
+                setattr(self, name, state[name])
+
+    def state(self) -> dict[str, Any]:
+        """The incumbents as plain values, for a checkpoint."""
+        return {"signature": self.signature, **{name: getattr(self, name) for name in _TENSORS}}
 
     def improve(self, batch: slice, actions: Tensor, rewards: Tensor) -> bool:
         """Takes over what is better than the incumbents; whether anything was.

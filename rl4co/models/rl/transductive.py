@@ -33,12 +33,14 @@ from rl4co.models.policies.constructive import ConstructivePolicy
 from rl4co.models.rl.base import RL4COLitModule
 from rl4co.models.rl.instance_copies import InstanceCopies
 from rl4co.models.rl.instance_search import InstanceSearch, Progress
-from rl4co.models.rl.loader import EvalLoader
+from rl4co.models.rl.loader import TrainLoader
 from rl4co.models.rl.optimizers import create_optimizer
 from rl4co.models.rl.search_record import SearchRecord, SearchResult, fingerprint
 
 #: Seconds between two versions of the file while a batch is searched.
 _SAVE_INTERVAL = 1.0
+#: Key of the incumbents in a checkpoint.
+_CHECKPOINT_KEY = "search"
 _DECODE_TYPES = ("multistart_sampling", "sampling")
 
 
@@ -131,6 +133,7 @@ class TransductiveModel(RL4COLitModule):
         self.augment_fn = "dihedral8" if augment_dihedral else "symmetric"
         self._augmentation(None)  # refuses bad settings now
         self._record: SearchRecord | None = None
+        self._restored: dict[str, Any] | None = None
         self._saved_at = -float("inf")
         self._clipping: Any = None
         self._logged = 0
@@ -257,7 +260,9 @@ class TransductiveModel(RL4COLitModule):
     def record(self) -> SearchRecord:
         """The incumbents, loaded from `save_path` if that exists."""
         if self._record is None:
-            self._record = SearchRecord(len(self._instances()), self.save_path, self._signature())
+            self._record = SearchRecord(
+                len(self._instances()), self.save_path, self._signature(), self._restored
+            )
         return self._record
 
     @property
@@ -272,9 +277,7 @@ class TransductiveModel(RL4COLitModule):
 
     def _signature(self) -> str:
         """Settings, weights and instances that decide what a search finds."""
-        if self.save_path is None:
-            return ""
-        # What only says how long, how many at once and where to.
+        # Settings that only say how long, how many at once and where to.
         free = ("max_iters", "max_runtime", "batch_size", "save_path", "dataset", "env", "policy")
         settings: dict[str, Any] = {"env": self.env.name, "seed": self.run_seed}
         for owner in (self, self.policy):
@@ -322,15 +325,26 @@ class TransductiveModel(RL4COLitModule):
         data = TensorDictDataset(self._instances())
         self._datasets = {phase: {phase: data} for phase in ("train", "val", "test")}
 
-    def train_dataloader(self) -> EvalLoader:  # type: ignore[override]
-        """The batches to search, in order."""
-        return EvalLoader(make_dataloader(self._datasets["train"]["train"], self.batch_size))
+    def train_dataloader(self) -> TrainLoader:
+        """The batches to search, in order; a resumed run continues with the next one."""
+        loader = make_dataloader(self._datasets["train"]["train"], self.batch_size)
+        return TrainLoader(lambda epoch: loader, self._position, len(loader))
 
     def set_names(self, phase: str) -> list[str]:
         """There is one set."""
         return [phase]
 
     # ---------------------------------------------------------------- Lightning
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Adds the incumbents."""
+        super().on_save_checkpoint(checkpoint)
+        checkpoint[_CHECKPOINT_KEY] = self.record.state()
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Restores the incumbents, unless `save_path` has newer ones or the instances differ."""
+        super().on_load_checkpoint(checkpoint)
+        self._restored, self._record = checkpoint.get(_CHECKPOINT_KEY), None
 
     def configure_optimizers(self) -> Optimizer:
         """A placeholder, by which the trainer counts batches: each has an optimizer of its own."""

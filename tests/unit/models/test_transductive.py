@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
+from lightning.pytorch.callbacks import Callback, ModelCheckpoint
+
 from rl4co.core.errors import ConfigError, FileFormatError, UnknownNameError, UnsupportedError
 from rl4co.envs import ATSPEnv, CVRPEnv, TSPEnv
 from rl4co.models import (
@@ -365,6 +367,41 @@ def test_fit(method, env, tmp_path):
     assert type(loaded) is method
     for ours, theirs in zip(loaded.parameters(), model.parameters(), strict=True):
         assert torch.equal(ours, theirs)
+
+
+class Interrupt(Callback):
+    """Kills the run after some batches."""
+
+    def __init__(self, batches: int) -> None:
+        self.batches = batches
+
+    def on_train_batch_end(self, trainer, module, outputs, batch, batch_idx):
+        if batch_idx + 1 == self.batches:
+            raise InterruptedError
+
+
+@pytest.mark.filterwarnings("ignore:.*")
+@pytest.mark.parametrize("with_file", [False, True])
+def test_a_resumed_run_finds_what_an_undisturbed_one_finds(method, tsp, tmp_path, with_file):
+    """The instances after the interruption are searched with the seed of the first run."""
+    data = draw(tsp, 4)
+    expected = make(method, tsp, data, batch_size=1, seed=5).search()
+
+    def fit(seed, *callbacks, **kwargs):
+        path = tmp_path / "found.pt" if with_file else None
+        with torch.random.fork_rng():
+            torch.manual_seed(seed)
+            model = make(method, tsp, data, batch_size=1, save_path=path, seed=None)
+        saver = ModelCheckpoint(tmp_path, save_last=True, every_n_train_steps=1, save_top_k=-1)
+        trainer = make_trainer(tmp_path, callbacks=[saver, *callbacks], max_epochs=1, logger=False)
+        trainer.fit(model, **kwargs)
+        return model
+
+    with pytest.raises(InterruptedError):
+        fit(5, Interrupt(2))
+    model = fit(6, ckpt_path=tmp_path / "last.ckpt")
+    assert torch.equal(model.instance_rewards, expected.rewards)
+    assert torch.equal(model.instance_solutions, expected.actions)
 
 
 def test_testing_needs_a_search(tsp, tmp_path):
