@@ -8,13 +8,14 @@ from typing import Any
 from torch import Tensor, nn
 
 from rl4co.core.adapters import adapt, extended
+from rl4co.core.arguments import RecordsArguments
 from rl4co.decoding.replay import log_probs_from
 from rl4co.decoding.rollout import LogitsFn
 from rl4co.decoding.strategies import DecodingStrategy
 from rl4co.envs.base import RL4COEnvBase, State
 
 
-class ConstructiveEncoder(nn.Module):
+class ConstructiveEncoder(RecordsArguments, nn.Module):
     """Maps an instance to a latent representation, once per instance."""
 
     def forward(self, td: Mapping[str, Tensor]) -> tuple[Any, Tensor]:
@@ -31,7 +32,7 @@ class NoEncoder(ConstructiveEncoder):
 
 
 @extended("decoder")
-class ConstructiveDecoder(nn.Module):
+class ConstructiveDecoder(RecordsArguments, nn.Module):
     """Maps a state and the cached latent representation to logits."""
 
     #: Whether :meth:`prepare` may be called for some of the instances (rows of a tensor `hidden`)

@@ -3,8 +3,8 @@
 The configuration has a digest of itself and of the weights; folders without one are older.
 
 Opening such a folder never runs code from it: the configuration is JSON, the weights are
-safetensors, and the class is looked up among the library's own names and those of installed
-plug-ins (or is the one called).
+safetensors, and classes are those of the library, of installed plug-ins and those that the caller
+allows (or is the one called).
 """
 
 from __future__ import annotations
@@ -18,19 +18,29 @@ from typing import Any, TypeVar
 
 import torch
 
-from torch import nn
+from torch import Tensor, nn
 
-from rl4co.core.arguments import NotPlainError, RecordsArguments, plain
+from rl4co.core.arguments import NotPlainError, RecordsArguments
 from rl4co.core.errors import ConfigError, FileFormatError, UnknownNameError
 from rl4co.core.registry import MODELS
 from rl4co.data.digest import sha256
 from rl4co.data.io import atomic_write
 from rl4co.models.policies.budget import parameter_budget, refuse_absurd_sizes
+from rl4co.models.policies.custom_classes import (
+    AllowedClasses,
+    describe,
+    find_allowed,
+    not_allowed,
+    rebuild,
+    require_allowed,
+)
 
 CONFIG_FILE = "config.json"
 WEIGHTS_FILE = "model.safetensors"
 _FORMAT = "rl4co-policy-1"
 _DIGEST = "sha256"
+#: Key of the module of a custom policy class, for messages.
+_MODULE = "module"
 #: What constructors raise for arguments that they do not take.
 _REFUSALS = (TypeError, ValueError, LookupError, ArithmeticError, MemoryError)
 
@@ -50,6 +60,8 @@ class PretrainedMixin(RecordsArguments):
             "class": type(self).__name__,
             "arguments": _plain_arguments(self),
         }
+        if not type(self).__module__.startswith("rl4co."):
+            config[_MODULE] = type(self).__module__
         assert isinstance(self, nn.Module)
         weights = save({key: value.contiguous() for key, value in self.state_dict().items()})
         config[_DIGEST] = _digest(config, weights)
@@ -65,8 +77,20 @@ class PretrainedMixin(RecordsArguments):
         return folder
 
     @classmethod
-    def from_pretrained(cls: type[P], folder: str | Path, device: torch.device | str = "cpu") -> P:
-        """The policy saved in `folder`, in evaluation mode."""
+    def from_pretrained(
+        cls: type[P],
+        folder: str | Path,
+        device: torch.device | str = "cpu",
+        allow_classes: AllowedClasses = (),
+    ) -> P:
+        """The policy saved in `folder`, in evaluation mode.
+
+        Args:
+            folder: Written by :meth:`save_pretrained`.
+            device: Device of the policy.
+            allow_classes: Custom classes of its parts that may be used: classes, or module paths
+                (`"my_package.MyEncoder"`), which are imported then.
+        """
         config = read_config(folder)
         if config["class"] != cls.__name__:
             raise FileFormatError(
@@ -78,9 +102,13 @@ class PretrainedMixin(RecordsArguments):
             raise FileNotFoundError(f"expected weights at {path}, got none")
         content = path.read_bytes()
         _check_digest(config, content, folder)
+        described = config["arguments"]
+        for value in described.values():
+            require_allowed(value, allow_classes, folder)
         try:
             with parameter_budget(len(content), path):  # a number has a byte at least
-                policy = cls(**config["arguments"])
+                arguments = {name: rebuild(x, allow_classes) for name, x in described.items()}
+                policy = cls(**arguments)
         except (*_REFUSALS, RuntimeError) as error:  # torch has the latter for impossible sizes
             raise FileFormatError(
                 f"expected arguments of {cls.__name__} in {folder}, got others ({error}); "
@@ -106,7 +134,7 @@ def read_config(folder: str | Path) -> dict[str, Any]:
         raise FileFormatError(f"expected format {_FORMAT!r} in {path}, got a foreign file")
     if not isinstance(config.get("class"), str) or not isinstance(config.get("arguments"), dict):
         raise FileFormatError(f"expected a class name and its arguments in {path}, got neither")
-    if unknown := sorted(config.keys() - {"format", "class", "arguments", _DIGEST}):
+    if unknown := sorted(config.keys() - {"format", "class", "arguments", _DIGEST, _MODULE}):
         raise FileFormatError(
             f"expected the keys format, class, arguments and {_DIGEST} in {path}, got also "
             f"{', '.join(unknown)}; remove them"
@@ -115,18 +143,29 @@ def read_config(folder: str | Path) -> dict[str, Any]:
     return config
 
 
-def load_pretrained(folder: str | Path, device: torch.device | str = "cpu") -> Any:
-    """The policy saved in `folder`, whatever its class, in evaluation mode."""
+def load_pretrained(
+    folder: str | Path, device: torch.device | str = "cpu", allow_classes: AllowedClasses = ()
+) -> Any:
+    """The policy saved in `folder`, whatever its class, in evaluation mode.
+
+    Arguments are those of :meth:`PretrainedMixin.from_pretrained`; `allow_classes` may also have
+    the class of the policy.
+    """
     from rl4co.core.lazy import exported_names, resolve
 
-    name = read_config(folder)["class"]
+    config = read_config(folder)
+    name, path = config["class"], config.get(_MODULE)
     known = exported_names("rl4co.models.zoo")
-    found = resolve(known[name], name) if name in known else _plugin_policies().get(name)
+    found: Any = find_allowed(name, allow_classes)
+    if found is None:
+        found = resolve(known[name], name) if name in known else _plugin_policies().get(name)
+    if found is None and path is not None:
+        raise not_allowed(f"{path}.{name}", folder)
     if found is None:
         raise UnknownNameError("policy class", name, {*known, *_plugin_policies()})
     if not (isinstance(found, type) and issubclass(found, PretrainedMixin)):
         raise FileFormatError(f"expected the class of a policy in {folder}, got {name}")
-    return found.from_pretrained(folder, device)
+    return found.from_pretrained(folder, device, allow_classes)
 
 
 def _plugin_policies() -> dict[str, Any]:
@@ -165,21 +204,43 @@ def _load_weights(policy: nn.Module, content: bytes, path: Path) -> None:
         raise FileFormatError(
             f"expected safetensors in {path}, got a truncated or foreign file ({error})"
         ) from error
+    _check_kinds(policy, weights, path)
     try:
         policy.load_state_dict(weights)
     except RuntimeError as error:
         raise FileFormatError(f"expected weights that fit the configuration: {error}") from error
 
 
+def _check_kinds(policy: nn.Module, weights: Mapping[str, Tensor], path: Path) -> None:
+    """Raises for integers in place of floats and the like, which loading would convert."""
+    for key, expected in policy.state_dict().items():
+        if key in weights and kind_of(weights[key]) != kind_of(expected):
+            raise FileFormatError(
+                f"expected {kind_of(expected)} numbers ({expected.dtype}) for {key} in {path}, got "
+                f"{weights[key].dtype}; save the policy with weights of its own type (quantized "
+                "ones are not supported)"
+            )
+
+
+def kind_of(tensor: Tensor) -> str:
+    """Kind of a tensor's numbers; numbers of one kind differ in precision only."""
+    if tensor.is_floating_point():
+        return "floating-point"
+    if tensor.is_complex():
+        return "complex"
+    return "boolean" if tensor.dtype == torch.bool else "whole"
+
+
 def _plain_arguments(policy: RecordsArguments) -> dict[str, Any]:
     arguments = {}
     for name, value in policy._init_arguments.items():
         try:
-            arguments[name] = plain(value)
+            arguments[name] = describe(value)
         except NotPlainError as reason:
             raise ConfigError(
                 f"expected plain values as arguments of {type(policy).__name__} to save it, got "
-                f"{name}={reason}; save its state_dict instead, or register a subclass that builds "
-                "this part itself"
+                f"{name}={reason}; derive custom parts from rl4co.core.arguments.RecordsArguments "
+                "(encoders and decoders of this library are), write a subclass of the policy that "
+                "builds this part from plain values, or save its state_dict"
             ) from None
     return arguments

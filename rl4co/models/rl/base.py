@@ -22,6 +22,7 @@ from rl4co.core.errors import ConfigError, UnknownNameError, UnsupportedError
 from rl4co.core.registry import EMBEDDINGS, ENVS
 from rl4co.core.rng import derive_generator
 from rl4co.envs.base import RL4COEnvBase
+from rl4co.models.policies.custom_classes import AllowedClasses
 from rl4co.models.rl.checkpointing import (
     RECORD_KEY,
     MapLocation,
@@ -368,6 +369,7 @@ class RL4COLitModule(RecordsArguments, DataHooks):
         policy: nn.Module | None = None,
         map_location: MapLocation = "cpu",
         strict: bool = True,
+        allow_classes: AllowedClasses = (),
         **kwargs: Any,
     ) -> M:
         """The model of a checkpoint, in evaluation mode.
@@ -383,11 +385,13 @@ class RL4COLitModule(RecordsArguments, DataHooks):
             policy: Replaces the recorded policy; needed in the same case.
             map_location: Device of the model, see `torch.load`.
             strict: Whether the weights must fit exactly.
+            allow_classes: Custom classes (of the model, its policy or their parts) that may be
+                used: classes, or module paths (`"my_package.MyPolicy"`), which are imported then.
             kwargs: Further constructor arguments that replace the recorded ones.
         """
         objects = {"env": env, "policy": policy}
         given = {key: value for key, value in objects.items() if value is not None} | kwargs
-        return load_model(cls, checkpoint_path, given, map_location, strict)
+        return load_model(cls, checkpoint_path, given, map_location, strict, allow_classes)
 
 
 def _positive(name: str, size: int | None, default: int | None = None) -> int:

@@ -2,8 +2,9 @@
 
 A checkpoint must open with `weights_only=True`, so it describes the model in plain values: the name
 of its class and the arguments of its constructor, and in the same way the environment, generator or
-policy among these. An argument that cannot be described so (a network of one's own, a function) is
-listed as missing, and loading asks for it.
+policy among these. An argument that cannot be described so (a function, a network that does not
+record its arguments) is listed as missing, and loading asks for it. Custom classes are described by
+their module paths, and used only if the caller allows them.
 """
 
 from __future__ import annotations
@@ -28,6 +29,12 @@ from rl4co.core.lazy import exported_names, resolve
 from rl4co.core.registry import ENVS, MODELS
 from rl4co.data.digest import check_seal
 from rl4co.models.policies.budget import parameter_budget, refuse_absurd_sizes
+from rl4co.models.policies.custom_classes import (
+    AllowedClasses,
+    find_allowed,
+    library_class,
+)
+from rl4co.models.policies.pretrained import kind_of
 
 #: Key of the description in a checkpoint, and its version.
 RECORD_KEY = "rl4co"
@@ -124,9 +131,9 @@ def check_weights(model: nn.Module, weights: Mapping[str, Any], name: str) -> No
         *(f"{key} is missing" for key in expected.keys() - weights.keys()),
         *(f"{key} is unknown" for key in weights.keys() - expected.keys()),
         *(
-            f"{key} is {_shape(weights[key])} instead of {_shape(expected[key])}"
+            f"{key} is {_form(weights[key])} instead of {_form(expected[key])}"
             for key in expected.keys() & weights.keys()
-            if _shape(weights[key]) != _shape(expected[key])
+            if _form(weights[key]) != _form(expected[key])
         ),
     ]
     if wrong:
@@ -139,9 +146,11 @@ def check_weights(model: nn.Module, weights: Mapping[str, Any], name: str) -> No
         )
 
 
-def _shape(value: Any) -> list[int] | None:
-    """None for what is no tensor (modules may keep plain values in their state as well)."""
-    return list(value.shape) if isinstance(value, torch.Tensor) else None
+def _form(value: Any) -> str | None:
+    """Kind and shape; None for other objects than tensors, which modules may keep as well."""
+    if not isinstance(value, torch.Tensor):
+        return None
+    return f"{kind_of(value)} {list(value.shape)}"
 
 
 # ---------------------------------------------------------------- describing
@@ -165,7 +174,7 @@ def _describe(value: Any) -> dict[str, Any]:
     cls = type(value)
     record: dict[str, Any] = {"class": cls.__name__, "name": getattr(value, "name", None)}
     if _library_class(record) is not cls:
-        raise NotPlainError(f"a {cls.__name__}, which the library does not know by name")
+        record["module"] = cls.__module__
     arguments = {}
     for name, argument in value._init_arguments.items():
         if name in _NOT_DESCRIBED:
@@ -201,6 +210,7 @@ def load_model(
     given: Mapping[str, Any],
     map_location: MapLocation = "cpu",
     strict: bool = True,
+    allow_classes: AllowedClasses = (),
 ) -> M:
     """The model described in a checkpoint, with its weights, in evaluation mode.
 
@@ -210,6 +220,8 @@ def load_model(
         given: Constructor arguments that replace the recorded ones.
         map_location: Device of the model, see `torch.load`.
         strict: Whether the weights must fit exactly.
+        allow_classes: Custom classes that may be used, see
+            :meth:`~rl4co.models.policies.pretrained.PretrainedMixin.from_pretrained`.
     """
     checkpoint = read_checkpoint(source, map_location)
     record = checkpoint.get(RECORD_KEY)
@@ -218,7 +230,7 @@ def load_model(
             f"expected the description of a model (format {_FORMAT}) in {source}, got none; build "
             "the model yourself and use load_state_dict with the checkpoint's 'state_dict'"
         )
-    model = _build(cls, record, given, source, checkpoint["state_dict"])
+    model = _build(cls, record, given, source, checkpoint["state_dict"], allow_classes)
     model.strict_loading = strict
     model.on_load_checkpoint(checkpoint)
     model.load_state_dict(checkpoint["state_dict"], strict=strict)
@@ -233,14 +245,15 @@ def _build(
     given: Mapping[str, Any],
     source: Any,
     weights: Mapping[str, Any],
+    allowed: AllowedClasses,
 ) -> Any:
     """The model of a record, before it gets its weights, which say how large it may be."""
     numbers = sum(value.numel() for value in weights.values() if isinstance(value, torch.Tensor))
     try:
         refuse_absurd_sizes(record["arguments"], source)
-        built = _model_class(cls, record["class"], source)
+        built = find_allowed(record["class"], allowed) or _model_class(cls, record["class"], source)
         with parameter_budget(_COPIES * numbers, source):
-            return built(**_rebuild_arguments(record, given, source))
+            return built(**_rebuild_arguments(record, given, source, allowed))
     except RL4COError:
         raise
     except _BUILD_ERRORS as error:
@@ -253,38 +266,58 @@ def _build(
 
 
 def _rebuild_arguments(
-    record: Mapping[str, Any], given: Mapping[str, Any], source: Any
+    record: Mapping[str, Any], given: Mapping[str, Any], source: Any, allowed: AllowedClasses
 ) -> dict[str, Any]:
     """Constructor arguments from a record; what is given wins over what is recorded."""
     arguments = dict(given)
     missing = {}
+    custom: list[str] = []
     for name, entry in record["arguments"].items():
         # An object that is given needs no arguments to build it from.
         if name in given or name.removesuffix("_kwargs") in given:
             continue
         if "missing" in entry:
             missing[name] = entry["missing"]
+        elif classes := _custom_classes(entry, allowed):
+            missing[name] = f"a {', a '.join(path.rpartition('.')[2] for path in classes)}"
+            custom += classes
         else:
-            arguments[name] = _rebuild(entry)
+            arguments[name] = _rebuild(entry, allowed)
     if missing:
         wanted = ", ".join(f"{name}=..." for name in missing)
         reasons = "; ".join(f"{name} was {what}" for name, what in missing.items())
+        choice = f", or, if you trust their code, allow_classes={custom}" if custom else ""
         raise ConfigError(
             f"expected plain constructor arguments in {source} to rebuild {record['class']}, got "
-            f"others ({reasons}); pass them: load_from_checkpoint(path, {wanted})"
+            f"others ({reasons}); pass them: load_from_checkpoint(path, {wanted}){choice}"
         )
     return arguments
 
 
-def _rebuild(entry: Mapping[str, Any]) -> Any:
+def _custom_classes(entry: Mapping[str, Any], allowed: AllowedClasses) -> list[str]:
+    """Module paths of the classes in a record that are neither the library's nor allowed."""
+    if "object" not in entry:
+        return []
+    record = entry["object"]
+    inner = [
+        path for each in record["arguments"].values() for path in _custom_classes(each, allowed)
+    ]
+    path = f"{record['module']}.{record['class']}" if "module" in record else ""
+    known = not path or find_allowed(path, allowed) or library_class(path)
+    return inner if known else [path, *inner]
+
+
+def _rebuild(entry: Mapping[str, Any], allowed: AllowedClasses) -> Any:
     """The value or object that an entry of a record describes."""
     if "value" in entry:
         return entry["value"]
     record = entry["object"]
-    cls = _library_class(record)
+    path = f"{record.get('module', '')}.{record['class']}"
+    cls: Any = find_allowed(path, allowed) or library_class(path) or _library_class(record)
     if not (isinstance(cls, type) and issubclass(cls, RecordsArguments)):
         raise UnknownNameError("class", record["class"], _exported_classes())
-    return cls(**{name: _rebuild(argument) for name, argument in record["arguments"].items()})
+    arguments = record["arguments"].items()
+    return cls(**{name: _rebuild(argument, allowed) for name, argument in arguments})
 
 
 def _model_class(cls: type[M], name: str, source: Any) -> Any:
@@ -303,7 +336,8 @@ def _model_class(cls: type[M], name: str, source: Any) -> Any:
         if not (isinstance(candidate, type) and issubclass(candidate, cls)):
             raise FileFormatError(
                 f"expected a checkpoint of {cls.__name__} in {source}, got one of {name}; use "
-                f"{name}.load_from_checkpoint, or RL4COLitModule.load_from_checkpoint for any model"
+                f"{name}.load_from_checkpoint, RL4COLitModule.load_from_checkpoint for any model, "
+                "or allow_classes=[...] for a custom class"
             )
         return candidate
     return found[name]

@@ -26,7 +26,7 @@ from rl4co.core.errors import (
     WriteError,
 )
 from rl4co.envs import CVRPEnv, TSPEnv
-from rl4co.models import AttentionModelPolicy, load_pretrained
+from rl4co.models import AttentionModelPolicy, AutoregressiveEncoder, load_pretrained
 from rl4co.models.policies.pretrained import CONFIG_FILE, WEIGHTS_FILE
 
 TINY = {"embed_dim": 16, "num_heads": 2, "feedforward_hidden": 16, "num_encoder_layers": 1}
@@ -145,6 +145,95 @@ def test_arguments_that_are_not_plain(tmp_path):
     assert not (tmp_path / "out").exists()
 
 
+class CustomEncoder(AutoregressiveEncoder):
+    """Records its arguments, as all encoders do."""
+
+    def __init__(self, width: int, inner: nn.Module | None = None) -> None:
+        super().__init__()
+        self.project, self.inner = nn.Linear(2, width), inner
+
+    def forward(self, td):
+        hidden = self.project(td["locs"])
+        return hidden, hidden
+
+
+class CustomPolicy(AttentionModelPolicy):
+    """A subclass with plain arguments."""
+
+    def __init__(self, scale: float = 1.0, **kwargs) -> None:
+        super().__init__(**kwargs)
+        self.scale = scale
+
+
+PATH = f"{__name__}.CustomEncoder"
+
+
+@pytest.mark.parametrize("allowed", [CustomEncoder, PATH])
+def test_custom_parts_that_the_caller_allows(allowed, tmp_path):
+    encoder = CustomEncoder(16, inner=CustomEncoder(3))
+    policy = AttentionModelPolicy(encoder=encoder, **TINY).eval()
+    policy.save_pretrained(tmp_path)
+    for load in (load_pretrained, AttentionModelPolicy.from_pretrained):
+        with pytest.raises(ConfigError, match=f"allow_classes=.*{PATH}"):
+            load(tmp_path)
+        loaded = load(tmp_path, allow_classes=[allowed])
+        assert type(loaded.encoder) is type(loaded.encoder.inner) is CustomEncoder
+        for key, value in policy.state_dict().items():
+            assert torch.equal(loaded.state_dict()[key], value)
+
+
+def test_custom_policies_that_the_caller_allows(tmp_path):
+    policy = CustomPolicy(scale=2.0, **TINY)
+    policy.save_pretrained(tmp_path)
+    assert CustomPolicy.from_pretrained(tmp_path).scale == 2.0
+    with pytest.raises(ConfigError, match=r"allow_classes=.*CustomPolicy"):
+        load_pretrained(tmp_path)
+    assert load_pretrained(tmp_path, allow_classes=[CustomPolicy]).scale == 2.0
+
+
+def test_files_import_nothing_that_the_caller_did_not_name(policy, tmp_path, monkeypatch):
+    """Neither a module in the file nor an allowed class that the file does not use."""
+    (tmp_path / "trap_module.py").write_text("raise RuntimeError('executed')")
+    monkeypatch.syspath_prepend(tmp_path)
+    folder = policy.save_pretrained(tmp_path / "saved")
+    part = {"__class__": "trap_module.Encoder", "arguments": {}}
+    edit_config(folder, arguments={**TINY, "encoder": part})
+    with pytest.raises(ConfigError, match="allow_classes"):
+        load_pretrained(folder, allow_classes=["trap_module.Other"])
+    edit_config(folder, **{"class": "Strange", "module": "trap_module"})
+    with pytest.raises(ConfigError, match="allow_classes"):
+        load_pretrained(folder)
+    for path in ("rl4co.core.lazy.Path", "rl4co.nothing.Encoder"):
+        part = {"__class__": path, "arguments": {}}
+        changes = {"class": "AttentionModelPolicy", "arguments": {**TINY, "encoder": part}}
+        edit_config(folder, **changes)
+        with pytest.raises(ConfigError, match="allow_classes"):
+            load_pretrained(folder)
+
+
+def test_wrong_entries_of_allow_classes(tmp_path):
+    folder = CustomPolicy(**TINY).save_pretrained(tmp_path)
+    for wrong in ("a.CustomPolicy", ["no_such_module.CustomPolicy"], ["CustomPolicy"]):
+        with pytest.raises(ConfigError, match="allow_classes"):
+            load_pretrained(folder, allow_classes=wrong)
+
+
+@pytest.mark.parametrize("dtype", [torch.int8, torch.bool, torch.complex64])
+def test_weights_of_another_kind_are_rejected(dtype, folder):
+    """Loading would convert them without a word."""
+    weights = load_file(folder / WEIGHTS_FILE)
+    weights = {key: value.to(dtype) for key, value in weights.items()}
+    save_file(weights, folder / WEIGHTS_FILE)
+    edit_config(folder)
+    with pytest.raises(FileFormatError, match="floating-point"):
+        load_pretrained(folder)
+
+
+def test_weights_of_another_precision_are_accepted(policy, folder):
+    policy.double().save_pretrained(folder)
+    assert next(load_pretrained(folder).parameters()).dtype == torch.float32
+
+
 def test_place_that_cannot_be_written(policy, tmp_path):
     """The file that was asked for, and what to do."""
     (tmp_path / "file").write_text("not a folder")
@@ -235,7 +324,7 @@ def test_subclasses_load_their_own_files(tmp_path):
 
     folder = Mine(**TINY).save_pretrained(tmp_path)
     assert type(Mine.from_pretrained(folder)) is Mine
-    with pytest.raises(UnknownNameError, match="Mine"):
+    with pytest.raises(ConfigError, match="Mine"):
         load_pretrained(folder)
 
 

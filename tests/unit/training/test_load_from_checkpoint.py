@@ -14,11 +14,19 @@ import torch
 
 from torch import nn
 
-from rl4co.core.errors import ConfigError, FileFormatError, UnknownNameError
+from rl4co.core.arguments import RecordsArguments
+from rl4co.core.errors import ConfigError, FileFormatError
 from rl4co.core.registry import ENVS, MODELS
 from rl4co.data import TensorDictDataset
 from rl4co.envs import CVRPEnv, TSPEnv, TSPGenerator
-from rl4co.models import POMO, REINFORCE, AttentionModel, RL4COLitModule, load_pretrained
+from rl4co.models import (
+    POMO,
+    REINFORCE,
+    AttentionModel,
+    AttentionModelPolicy,
+    RL4COLitModule,
+    load_pretrained,
+)
 from rl4co.models.rl import checkpointing
 from rl4co.models.rl.checkpointing import describe_model
 
@@ -159,7 +167,7 @@ class OwnGenerator(TSPGenerator):
             {"generator_params": {"num_loc": 6, "loc_distribution": lambda size: torch.rand(size)}},
             r"a TSPEnv with generator_params=\{loc_distribution: function\}",
         ),
-        ({"generator": OwnGenerator(num_loc=6)}, "a TSPEnv with generator=a OwnGenerator"),
+        ({"generator": OwnGenerator(num_loc=6)}, "a OwnGenerator"),
         (
             {"dataset_cls": type("OwnDataset", (TensorDictDataset,), {})},
             "a TSPEnv with dataset_cls=the class OwnDataset",
@@ -227,13 +235,47 @@ def test_models_of_plugins_are_found_by_their_names(
     model = model_cls(TSPEnv(), policy_kwargs=runs.POLICY, baseline="mean", **runs.SIZES)
     path = save(runs, tmp_path, model)
     monkeypatch.setattr(checkpointing, "_subclasses", lambda cls: [])  # as if not imported yet
-    with pytest.raises(UnknownNameError, match="no policy class 'PluginPolicy'"):
+    with pytest.raises(ConfigError, match="PluginPolicy"):
         load_pretrained(saved)
     with pytest.raises(FileFormatError, match="got one of PluginModel"):
         RL4COLitModule.load_from_checkpoint(path)
     monkeypatch.setattr(MODELS, "plugins", lambda: [model_cls])
     assert type(load_pretrained(saved)) is policy_cls
     assert type(RL4COLitModule.load_from_checkpoint(path)) is model_cls
+
+
+class Doubled(nn.Module, RecordsArguments):
+    """Blocks that remember their arguments."""
+
+    def __init__(self, factor: float) -> None:
+        super().__init__()
+        self.layer, self.factor = nn.Linear(16, 16), factor
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.factor * self.layer(x)
+
+
+class OwnPolicy(AttentionModelPolicy):
+    """A subclass with plain arguments."""
+
+
+@pytest.mark.parametrize("as_path", [False, True])
+def test_classes_that_the_caller_allows(runs: ModuleType, tmp_path: Path, as_path: bool) -> None:
+    """The policy's class and a part of it, without building either again."""
+    policy = OwnPolicy(encoder_network=Doubled(2.0), **runs.POLICY)
+    model = runs.make_model(policy=policy)
+    path = save(runs, tmp_path, model)
+    assert torch.serialization.get_unsafe_globals_in_checkpoint(path) == []
+    classes: list[Any] = [OwnPolicy, Doubled]
+    if as_path:
+        classes = [f"{each.__module__}.{each.__qualname__}" for each in classes]
+    for some in ([], classes[:1], classes[1:]):
+        with pytest.raises(ConfigError, match=r"policy=\.\.\..*allow_classes="):
+            AttentionModel.load_from_checkpoint(path, allow_classes=some)
+    loaded = AttentionModel.load_from_checkpoint(path, allow_classes=classes)
+    assert type(loaded.policy) is OwnPolicy
+    assert loaded.policy.encoder.net.factor == 2.0
+    assert torch.equal(rewards(loaded), rewards(model))
 
 
 def test_own_classes(runs: ModuleType, tmp_path: Path) -> None:
