@@ -29,10 +29,12 @@ SMALL: dict[str, dict[str, Any]] = {
     },
     "ptrnet": {"policy_kwargs": {"embed_dim": 16, "hidden_dim": 12}},
 }
-#: Methods that go through all tests in all environments. What is particular about an environment
-#: shows in these; the others go through all tests in one or two, and train in all.
-THOROUGH = ("am", "pomo")
+#: The method that goes through all tests in all environments: properties of environments show with
+#: it. The others go through all tests in one or two environments, and train in all.
+THOROUGH = "am"
 REPRESENTATIVE = ("tsp", "cvrp")
+#: Methods whose default policy is that of THOROUGH.
+SAME_POLICY = ("amppo", "mtpomo", "pomo")
 
 
 def tiny_arguments(model: str, **policy_kwargs: Any) -> dict[str, Any]:
@@ -63,9 +65,19 @@ def thorough_pairs() -> list[object]:
     return [_param(model, env) for model in MODELS.names() for env in _thorough_envs(model)]
 
 
+def policy_pairs() -> list[object]:
+    """THOROUGH in all environments, each other policy in one."""
+    others = [
+        _param(model, _thorough_envs(model)[0])
+        for model in MODELS.names()
+        if model not in (THOROUGH, *SAME_POLICY) and supported(model)
+    ]
+    return [*(_param(THOROUGH, env) for env in supported(THOROUGH)), *others]
+
+
 def _thorough_envs(model: str) -> tuple[str, ...]:
     envs = supported(model)
-    if model in THOROUGH:
+    if model == THOROUGH:
         return envs
     return tuple(env for env in REPRESENTATIVE if env in envs) or envs[:1]
 

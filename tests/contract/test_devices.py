@@ -31,7 +31,7 @@ from rl4co.core.registry import EMBEDDINGS, ENVS, MODELS
 from rl4co.envs import CVRPEnv, RL4COEnvBase, TSPEnv
 from rl4co.envs.testing import constructive_names, improvement_names, make_sized_env
 from rl4co.models import AttentionModelPolicy
-from tests.contract.pairs import TINY, thorough_pairs, tiny_arguments
+from tests.contract.pairs import REPRESENTATIVE, TINY, policy_pairs, thorough_pairs, tiny_arguments
 
 DEVICE = torch.device("meta")
 #: Checks need values, so they are off, as a user in a hurry would have them.
@@ -135,23 +135,28 @@ def test_improvement_environment(name):
 # ---------------------------------------------------------------- policies and losses
 
 
-@pytest.mark.parametrize("pair_names", thorough_pairs())
+#: Decoding strategies; the first two are tried in all environments.
+STRATEGIES: list[dict[str, Any]] = [
+    {"decode_type": "sampling", "num_samples": 2},
+    {"decode_type": "multistart_greedy"},
+    {"decode_type": "greedy"},
+    {"decode_type": "sampling", "temperature": 0.5, "top_k": 3, "top_p": 0.9},
+    {"decode_type": "multistart_sampling", "num_starts": 2, "select_best": True},
+]
+
+
+@pytest.mark.parametrize("pair_names", policy_pairs())
 @pytest.mark.parametrize("grad", [True, False], ids=["replay", "steps"])
 def test_decoding(pair_names, grad):
-    """All strategies: rollout and replay neither leave the device nor look at it."""
+    """Rollout and replay neither leave the device nor look at it."""
     model_name, env_name = pair_names
+    strategies = STRATEGIES if env_name in REPRESENTATIVE else STRATEGIES[:2]
     env = make_env(env_name)
     policy = MODELS[model_name](env, **tiny_arguments(model_name, check_nan=False)).policy
     with pretend_gpu(policy), torch.set_grad_enabled(grad):
         td = env.reset(batch_size=3)
         steps = longest(env, td)
-        for settings in (
-            {"decode_type": "greedy"},
-            {"decode_type": "sampling", "num_samples": 2},
-            {"decode_type": "sampling", "temperature": 0.5, "top_k": 3, "top_p": 0.9},
-            {"decode_type": "multistart_greedy"},
-            {"decode_type": "multistart_sampling", "num_starts": 2, "select_best": True},
-        ):
+        for settings in strategies:
             try:
                 out = policy(td, env, num_steps=steps, return_entropy=True, **settings)
             except UnsupportedError:
