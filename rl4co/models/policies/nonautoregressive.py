@@ -31,7 +31,7 @@ from rl4co.envs.base import RL4COEnvBase
 from rl4co.models.embeddings import EmbeddedGraph, EmbeddingConfig
 from rl4co.models.nn.edge_gnn import EdgeGNN, EdgeHead
 from rl4co.models.policies.autoregressive import AutoregressiveEncoder
-from rl4co.models.policies.constructive import ConstructivePolicy
+from rl4co.models.policies.constructive import ConstructivePolicy, Encoding, Plan
 from rl4co.models.policies.modules import ConstructiveDecoder, ConstructiveEncoder
 from rl4co.models.policies.precision import match_precision
 
@@ -117,20 +117,11 @@ class NonAutoregressivePolicy(ConstructivePolicy):
         super().__init__(encoder, decoder or NonAutoregressiveDecoder(), env_name, **kwargs)
         self.heuristic = heuristic
 
-    def forward(  # type: ignore[override]
-        self,
-        td: TensorDictBase,
-        env: RL4COEnvBase | str | None = None,
-        phase: str = "train",
-        calc_reward: bool = True,
-        *,
-        hidden: EdgeWeights | None = None,
-        **kwargs: Any,
-    ) -> dict[str, Any]:
-        """Solutions; see :meth:`ConstructivePolicy.forward`."""
+    def encode(self, plan: Plan, hidden: EdgeWeights | None = None) -> Encoding:
+        """Step 2, see :meth:`ConstructivePolicy.encode`; with replaced weights if there are any."""
         if hidden is None and (self.heuristic is not None or self._overrides_heatmap):
-            hidden = self.edge_weights(td)
-        return super().forward(td, env, phase, calc_reward, hidden=hidden, **kwargs)
+            hidden = self.edge_weights(plan.td)
+        return super().encode(plan, hidden)
 
     def edge_weights(self, td: TensorDictBase, heuristic: Heuristic | None = None) -> EdgeWeights:
         """Weights of the candidate edges, in the precision of the network; differentiable.

@@ -23,7 +23,7 @@ from rl4co.core.errors import (
 from rl4co.core.rng import derive_generator
 from rl4co.decoding.edges import edge_log_likelihood
 from rl4co.decoding.pheromone import deposit
-from rl4co.envs import CVRPEnv, get_env
+from rl4co.envs import CVRPEnv, TSPEnv, get_env
 from rl4co.models import GFACS, DeepACO, DeepACOPolicy, GFACSPolicy, NARGNNPolicy
 from rl4co.models.nn.env_embeddings import env_edge_embedding
 from rl4co.models.zoo import deepaco, gfacs
@@ -448,6 +448,32 @@ def test_a_heuristic_replaces_the_weights():
         policy.edge_weights(td, torch.ones(3, 5))
     with pytest.raises(ConfigError, match="finite"):
         policy.edge_weights(td, torch.full((3, 12, 12), -1.0))
+
+
+class CountsRows(TSPEnv):
+    """Its search, also the public one, needs a state for every solution."""
+
+    def local_search(self, td, actions, **options):
+        assert len(td) == len(actions)
+        return super().local_search(td, actions, **options)
+
+    def _local_search(self, state, actions, **options):
+        assert len(state["locs"]) == len(actions)
+        return super()._local_search(state, actions, **options)
+
+
+@pytest.mark.filterwarnings("ignore:You are trying to `self.log")
+@pytest.mark.parametrize("method", [DeepACO, GFACS])
+@pytest.mark.parametrize("rounds", [0, 2])
+def test_searches_of_training_get_a_state_for_every_solution(method, rounds):
+    env = CountsRows(generator_params={"num_loc": 12}, seed=0)
+    model = method(env, policy_kwargs=SMALL, guided_rounds=rounds, seed=1)
+    out = model.shared_step(env.generator(3), 0, "train")
+    assert bool((out["improved_reward"] >= out["reward"].mean() - 5).all())
+    plain = method(get_env("tsp", generator_params={"num_loc": 12}, seed=0), model.policy,
+                   guided_rounds=rounds, seed=1)  # fmt: skip
+    expected = plain.shared_step(plain.env.generator(3), 0, "train")
+    assert out["improved_reward"].shape == expected["improved_reward"].shape
 
 
 # ---------------------------------------------------------------- learning
