@@ -27,7 +27,7 @@ from rl4co.core.errors import ConfigError
 from rl4co.tasks.methods import METHODS, SEARCHES
 
 if TYPE_CHECKING:
-    from rl4co.data.formats import Published
+    from rl4co.data.formats import Benchmark
     from rl4co.tasks.solve import Solved
 
 _METHODS, _SEARCHES = ", ".join(METHODS), ", ".join(SEARCHES)
@@ -291,7 +291,7 @@ class _Output:
         if self.render is not None:
             save_picture(solved, self._picture_file(self.render, solved.file))
 
-    def _solution_file(self, place: Path, file: Path, instance: Published) -> Path:
+    def _solution_file(self, place: Path, file: Path, instance: Benchmark) -> Path:
         return place / f"{_name(file)}{instance.suffixes[0]}" if _is_folder(place) else place
 
     def _picture_file(self, place: Path, file: Path) -> Path:

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from rl4co.core.errors import ConfigError, UnsupportedError
 from rl4co.core.neighbors import MAX_DENSE_NODES
 from rl4co.core.registry import ENVS, LAYOUTS, SOLVERS
-from rl4co.data.formats import Published
+from rl4co.data.formats import Benchmark
 from rl4co.envs.base import RL4COEnvBase
 from rl4co.envs.improvement import ImprovementEnvBase, is_improvement
 from rl4co.envs.successors import successors_from_tour, tour_from_visits
@@ -48,7 +48,7 @@ class Answer(NamedTuple):
 
 
 #: From an instance to a solution.
-Approach: TypeAlias = Callable[[Published], Answer]
+Approach: TypeAlias = Callable[[Benchmark], Answer]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,7 +73,7 @@ class BySolver:
         if self.solver is not None:
             SOLVERS.location(self.solver)  # raises for names that do not exist
 
-    def __call__(self, instance: Published, start: Any = None) -> Answer:
+    def __call__(self, instance: Benchmark, start: Any = None) -> Answer:
         """A solution that is not worse than `start`, with its proven bound."""
         exact = instance.to_tensordict(normalize=False)
         env = environment_of(instance)
@@ -100,7 +100,7 @@ class BySolver:
 
 
 def _quick_answer(
-    instance: Published, env: RL4COEnvBase, td: TensorDictBase, solver: str
+    instance: Benchmark, env: RL4COEnvBase, td: TensorDictBase, solver: str
 ) -> Answer:
     """A solution by a simple heuristic, for a solver that found none in time."""
     actions, method = quick_solutions(env, td)
@@ -148,7 +148,7 @@ class ByModel:
             )
         return cls(policy, env, method, dict(options or {}))
 
-    def __call__(self, instance: Published) -> Answer:
+    def __call__(self, instance: Benchmark) -> Answer:
         """The best solution that the method finds."""
         seen = instance.as_problem(self.env.name)
         td = seen.to_tensordict(normalize=True)
@@ -210,12 +210,12 @@ class ByFile:
 
     path: str | os.PathLike[str]
 
-    def __call__(self, instance: Published) -> Answer:
+    def __call__(self, instance: Benchmark) -> Answer:
         """The solution in the file; it must be valid."""
         return Answer(instance.read_solution(self.path), Path(self.path).name)
 
 
-def environment_of(instance: Published) -> RL4COEnvBase:
+def environment_of(instance: Benchmark) -> RL4COEnvBase:
     """The environment of an instance."""
     return _environment(instance.problem)
 
@@ -264,7 +264,7 @@ class ByImprovement:
             )
         return cls(policy, policy.environment(env), start, dict(options or {}))
 
-    def __call__(self, instance: Published) -> Answer:
+    def __call__(self, instance: Benchmark) -> Answer:
         """The best solution of the search, including the first one."""
         from rl4co.tasks.improve import improve
 

@@ -7,7 +7,7 @@ A solution comes from a classical solver, from a trained model or from a file, a
 of another search (`polish`). Models see the instance scaled as they were trained (unit square,
 demands by the capacity); values always come from the solution, in the units of the instance. The
 form of a solution, routes or a schedule, depends on the instance, see
-:class:`~rl4co.data.formats.published.Published`.
+:class:`~rl4co.data.formats.benchmark.Benchmark`.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from rl4co.core.errors import ConfigError, RL4COError, StoppedError
-from rl4co.data.formats import Published, find_instances, read_instance
-from rl4co.data.formats.published import differs
+from rl4co.data.formats import Benchmark, find_instances, read_instance
+from rl4co.data.formats.benchmark import differs
 from rl4co.data.formats.write import require_writable
 from rl4co.data.io import atomic_write
 from rl4co.solvers._cancellation import CancelToken
@@ -92,7 +92,7 @@ class Solved:
     """
 
     file: Path
-    instance: Published
+    instance: Benchmark
     solution: Any
     solver: str
     seconds: float
@@ -192,7 +192,7 @@ def solve_file(
             `vehicles`.
     """
     instance = read_instance(path, **reading)
-    if instance.published is None:
+    if instance.stated_best_known is None:
         _ = instance.best_solution  # checked now rather than after the search
     started = time.perf_counter()
     token, chosen, start = CancelToken(stop), approach or BySolver(), None
@@ -219,7 +219,7 @@ def solve_file(
 
 
 def _polished(
-    instance: Published,
+    instance: Benchmark,
     first: Answer,
     polish: BySolver,
     token: CancelToken,
@@ -360,6 +360,6 @@ def describe(solved: Solved) -> str:
     return text if solved.gap is None else f"{text} · gap {100 * solved.gap:.2f} %"
 
 
-def format_value(instance: Published, value: float) -> str:
+def format_value(instance: Benchmark, value: float) -> str:
     """A value with as many decimals as values of the instance have; three by default."""
     return f"{value:.0f}" if value == int(value) else f"{value:.{instance.decimals or 3}f}"

@@ -11,8 +11,8 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
+from rl4co.data.formats.benchmark import Benchmark
 from rl4co.data.formats.content import name_of
-from rl4co.data.formats.published import Published
 from rl4co.data.formats.source import Source
 
 #: Columns that name an instance.
@@ -35,7 +35,7 @@ class Bounds:
 
 
 def read_best_known(
-    table: str | os.PathLike[str], instance: Published, column: str | None = None
+    table: str | os.PathLike[str], instance: Benchmark, column: str | None = None
 ) -> float | None:
     """The best-known value of an instance from a CSV table; None if its cell is empty.
 
@@ -57,7 +57,7 @@ def read_best_known(
 
 
 def read_known(
-    table: str | os.PathLike[str], instance: Published, column: str | None = None
+    table: str | os.PathLike[str], instance: Benchmark, column: str | None = None
 ) -> Bounds | None:
     """The best-known value of an instance, and the lower bound on it, from a CSV table.
 
@@ -88,7 +88,7 @@ def read_known(
     return Bounds(number(pairs.get(value_column)), number(value_column))
 
 
-def _find(source: Source, names: Sequence[str], instance: Published, column: str) -> str | None:
+def _find(source: Source, names: Sequence[str], instance: Benchmark, column: str) -> str | None:
     """The name in a table that means an instance, if there is one; it may be the path of a file."""
     file = instance.source or Path(instance.name)
     path = f"/{file.absolute().as_posix()}".lower()

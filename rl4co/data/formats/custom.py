@@ -142,7 +142,7 @@ def build_instance(
     _reject_ignored(source, {**arrays, **settings, "pairs": pairs}, problem)
     names = labels or _names(source, settings.pop("nodes", None), size)
     duration = arrays.pop("duration_matrix", None)
-    published, solution = settings.pop("best_known", None), settings.pop("best_solution", None)
+    stated, solution = settings.pop("best_known", None), settings.pop("best_solution", None)
     position = {int(node): k for k, node in enumerate(order)}
     try:
         return BenchmarkInstance(
@@ -153,7 +153,7 @@ def build_instance(
             duration_matrix=None if duration is None else duration[np.ix_(order, order)],
             labels=tuple(names[node] for node in order),
             source=source.path,
-            published=None if published is None else float(published),
+            stated_best_known=None if stated is None else float(stated),
             solution=_solution(source, solution, position),
             **settings,
             **{key: value[order] for key, value in arrays.items()},

@@ -17,22 +17,22 @@ import torch
 
 from tensordict import TensorDict
 from torch import Tensor
+from typing_extensions import override
 
 from rl4co.core.errors import (
     ConfigError,
     FileFormatError,
     InvalidInstanceError,
     InvalidSolutionError,
-    UnsupportedError,
 )
+from rl4co.data.formats.benchmark import Benchmark, one_solution
 from rl4co.data.formats.distances import EdgeCosts, FloatArray, IntArray
 from rl4co.data.formats.feasibility import TOLERANCE, find_violation
 from rl4co.data.formats.possible import require_possible
-from rl4co.data.formats.published import one_solution, relative_gap
 from rl4co.data.formats.route_texts import WRITERS
 from rl4co.data.formats.solutions import Solution, parse_solution, read_solution
 from rl4co.data.formats.source import Source
-from rl4co.data.layouts import RoutingLayout, includes, routing_layout
+from rl4co.data.layouts import RoutingLayout, routing_layout
 
 #: One route or several, as sequences of nodes.
 Routes = tuple[tuple[int, ...], ...]
@@ -49,7 +49,7 @@ _PER_NODE = {
 
 #: Fields of an instance about whose best solutions nothing is known.
 _NOTHING_KNOWN: dict[str, Any] = {
-    "published": None,
+    "stated_best_known": None,
     "lower_bound": None,
     "solution_file": None,
     "solution": None,
@@ -57,7 +57,7 @@ _NOTHING_KNOWN: dict[str, Any] = {
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class BenchmarkInstance:
+class BenchmarkInstance(Benchmark):
     """An instance as it is published: original units, original rounding, best-known value.
 
     Nodes are numbered as in the environment: node 0 is the depot (none in TSP and ATSP), pickups
@@ -87,7 +87,7 @@ class BenchmarkInstance:
         labels: Names of the nodes in the file `[N]`.
         comment: What the file says about itself.
         source: The file.
-        published: Best-known value, if a table or the file gave one.
+        stated_best_known: Best-known value, if a table or the file gave one.
         lower_bound: What no solution costs less than, if a table gave it.
         solution_file: File with the best-known solution.
         needs_solution: Whether a fault of this file is an error; otherwise the file is ignored with
@@ -115,7 +115,7 @@ class BenchmarkInstance:
     labels: tuple[str, ...] = ()
     comment: str = ""
     source: Path | None = None
-    published: float | None = None
+    stated_best_known: float | None = None
     lower_bound: float | None = None
     solution_file: Path | None = None
     needs_solution: bool = True
@@ -157,28 +157,28 @@ class BenchmarkInstance:
         return len(self.edge_costs.departure)
 
     @property
+    @override
     def size(self) -> int:
-        """Number of nodes."""
         return self.num_nodes
 
     @property
+    @override
     def size_text(self) -> str:
-        """The size in words."""
         return f"{self.num_nodes} nodes"
 
     @property
+    @override
     def maximize(self) -> bool:
-        """Whether more is better: prizes are collected."""
         return self.prizes is not None
 
     @property
+    @override
     def value_name(self) -> str:
-        """What the value of a solution is called."""
         return "prize" if self.maximize else "cost"
 
     @property
+    @override
     def decimals(self) -> int | None:
-        """Digits after the point that values have; None: any number."""
         return None if self.maximize else self.edge_costs.decimals
 
     @property
@@ -187,8 +187,8 @@ class BenchmarkInstance:
         return routing_layout(self.problem)
 
     @property
+    @override
     def solver_options(self) -> dict[str, int]:
-        """Limits that the environment does not know, as options of solvers."""
         if self.vehicles is None or self.layout.single_route:
             return {}
         return {"max_vehicles": self.vehicles}
@@ -228,12 +228,8 @@ class BenchmarkInstance:
             return float(np.ptp(self.coordinates, axis=0).max()) or 1.0
         return float(np.abs(self.costs).max()) or 1.0
 
+    @override
     def with_rounding(self, rounding: str) -> BenchmarkInstance:
-        """The same instance with another rounding of distances, and hence no best-known value.
-
-        Args:
-            rounding: exact, nearest, up, down, one_decimal or next.
-        """
         return dataclasses.replace(
             self, edge_costs=self.edge_costs.rounded(rounding), **_NOTHING_KNOWN
         )
@@ -248,23 +244,6 @@ class BenchmarkInstance:
         """
         fits = self._reference is not None and len(self._reference.routes) <= vehicles
         return dataclasses.replace(self, vehicles=vehicles, **({} if fits else _NOTHING_KNOWN))
-
-    def as_problem(self, problem: str) -> BenchmarkInstance:
-        """The same instance for the environment of a more general problem.
-
-        A CVRP or CVRPTW is an MTVRP, a TSP is an ATSP. Routes mean the same in both.
-
-        Args:
-            problem: Name of the environment.
-        """
-        if problem == self.problem:
-            return self
-        if not includes(problem, self.problem):
-            raise UnsupportedError(
-                f"expected an instance of {problem}, got one of {self.problem} ({self.name}); "
-                f"use what is made for {self.problem}, or give another file"
-            )
-        return dataclasses.replace(self, problem=problem)
 
     # ---------------------------------------------------------------- solutions
 
@@ -298,8 +277,8 @@ class BenchmarkInstance:
         nodes = np.concatenate(legs, axis=1)  # [2, edges]
         return self.edge_costs.total(nodes[0], nodes[1])
 
+    @override
     def objective(self, routes: Sequence[int] | Sequence[Sequence[int]]) -> float:
-        """What counts: the collected prizes if there are any (more is better), else the cost."""
         if self.prizes is None:
             return self.cost(routes)
         visited = [node for route in self.as_routes(routes) for node in route]
@@ -320,19 +299,11 @@ class BenchmarkInstance:
         if violation is not None:
             raise InvalidSolutionError(violation.rule_and_place, [0], 1)
 
-    def gap(self, value: float) -> float:
-        """How much worse a value is than the best-known one, relative to it (0.01 is 1 %).
-
-        Args:
-            value: As from :meth:`objective`.
-        """
-        return relative_gap(self, value)
-
     @functools.cached_property
     def best_known(self) -> float | None:
         """Best-known value: published, else that of the best-known solution; None if unknown."""
-        if self.published is not None:
-            return self.published
+        if self.stated_best_known is not None:
+            return self.stated_best_known
         reference = self._reference
         if reference is None:
             return None
@@ -349,17 +320,17 @@ class BenchmarkInstance:
         """
         return None if self._reference is None else self._checked(self._reference)
 
+    @override
     def read_solution(self, path: str | os.PathLike[str]) -> Routes:
-        """A solution from a file in any format; refused if it breaks a constraint."""
         return read_solution(path, self).routes
 
     @property
+    @override
     def suffixes(self) -> tuple[str, ...]:
-        """Suffixes of files that solutions are written to, the usual one first."""
         return (".sol", ".json") if self.layout.has_depot else (".tour", ".sol", ".json")
 
+    @override
     def format_solution(self, routes: Routes, suffix: str) -> str:
-        """Text of a file with a valid solution, by one of the suffixes."""
         return WRITERS[suffix](self, self.as_routes(routes))
 
     def facts(self, routes: Routes) -> dict[str, str]:
@@ -372,16 +343,16 @@ class BenchmarkInstance:
         place = "name" if self.name.endswith(f"-k{nominal}") else "file"
         return {"vehicles": f"{len(routes)} ({nominal} in the {place}, which is no limit)"}
 
+    @override
     def lines(self, routes: Routes) -> list[str]:
-        """Routes as solution files call them: customers from 1; tours and words as in the file."""
         named = not self.layout.has_depot or self._has_names
         texts = [" ".join(self.labels[n] if named else str(n) for n in route) for route in routes]
         if not self.layout.has_depot:
             return [f"Tour: {text}" for text in texts]
         return [f"Route #{number}: {text}" for number, text in enumerate(texts, start=1)]
 
+    @override
     def record(self, routes: Routes) -> dict[str, Any]:
-        """Number of nodes, cost and routes; also of vehicles, where there may be several."""
         record: dict[str, Any] = {"nodes": self.num_nodes, "cost": self.cost(routes)}
         if not self.layout.single_route:
             record |= {"vehicles": len(routes), "max_vehicles": self.vehicles}
@@ -450,8 +421,8 @@ class BenchmarkInstance:
         """
         return self.as_routes(one_solution(actions).tolist())
 
+    @override
     def to_actions(self, routes: Sequence[int] | Sequence[Sequence[int]]) -> Tensor:
-        """A solution in the environment's encoding: `[1, T]`, int64."""
         actions: list[int] = []
         for route in self.as_routes(routes):
             actions += [*route, 0] if self.layout.returns else route

@@ -18,7 +18,6 @@ Reference: Beasley (1985), http://people.brunel.ac.uk/~mastjjb/jeb/orlib/pmedinf
 from __future__ import annotations
 
 import dataclasses
-import functools
 import json
 import os
 
@@ -32,10 +31,11 @@ import torch
 
 from tensordict import TensorDict
 from torch import Tensor
+from typing_extensions import override
 
-from rl4co.core.errors import InvalidSolutionError, UnsupportedError
+from rl4co.core.errors import InvalidSolutionError
+from rl4co.data.formats.benchmark import Benchmark, one_solution
 from rl4co.data.formats.numbers import row_widths
-from rl4co.data.formats.published import one_solution, relative_gap
 from rl4co.data.formats.solutions import load_json
 from rl4co.data.formats.source import CORRECT, TRUNCATED, Source
 
@@ -111,15 +111,15 @@ def _shortest_ways(lengths: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class BenchmarkMedian:
-    """A p-median problem as it is published: original lengths, best-known value.
+class BenchmarkMedian(Benchmark):
+    """A p-median problem in original lengths, with its best-known value.
 
     Attributes:
         name: Name of the instance.
         costs: Shortest ways between vertices `[N, N]`.
         num_facilities: Number of facilities.
         source: The file.
-        published: Best-known value, if a table gave one.
+        stated_best_known: Best-known value, if a table gave one.
         lower_bound: What no solution costs less than, if a table gave it.
         solution_file: File with the best-known solution.
         problem: Name of the environment.
@@ -129,7 +129,7 @@ class BenchmarkMedian:
     costs: npt.NDArray[np.float64]
     num_facilities: int
     source: Path | None = None
-    published: float | None = None
+    stated_best_known: float | None = None
     lower_bound: float | None = None
     solution_file: Path | None = None
     problem: str = "flp"
@@ -145,69 +145,30 @@ class BenchmarkMedian:
     # ---------------------------------------------------------------- facts
 
     @property
+    @override
     def size(self) -> int:
-        """Number of vertices."""
         return len(self.costs)
 
     @property
+    @override
     def size_text(self) -> str:
-        """The size in words."""
         return f"{self.size} vertices, {self.num_facilities} facilities"
 
-    @property
-    def solver_options(self) -> dict[str, int]:
-        """None: the environment knows all limits."""
-        return {}
-
-    @functools.cached_property
-    def best_known(self) -> float | None:
-        """Best-known value: published, that of the best-known solution, or in the table beside."""
-        if self.published is not None:
-            return self.published
-        if self.best_solution is not None:
-            return self.objective(self.best_solution)
-        return self._optimum_beside()
-
-    @functools.cached_property
-    def best_solution(self) -> Facilities | None:
-        """Best-known solution, None if there is none; refused if it breaks a constraint."""
-        return None if self.solution_file is None else self.read_solution(self.solution_file)
-
-    def _optimum_beside(self) -> float | None:
+    @override
+    def _find_best_known(self) -> float | None:
         from rl4co.data.formats.best_known import read_best_known  # which knows all formats
 
         table = None if self.source is None else self.source.parent / OPTIMA_FILE
         return read_best_known(table, self) if table is not None and table.is_file() else None
 
-    def as_problem(self, problem: str) -> BenchmarkMedian:
-        """The same instance; there is no more general problem."""
-        if problem != self.problem:
-            raise UnsupportedError(
-                f"expected an instance of {problem}, got one of {self.problem} ({self.name}); use "
-                f"what is made for {self.problem}, or give another file"
-            )
-        return self
-
-    def with_rounding(self, rounding: str) -> BenchmarkMedian:
-        """Refused: there is nothing to round."""
-        raise UnsupportedError(
-            f"expected no rounding for {self.name}, whose lengths are whole numbers, got "
-            f"{rounding!r}; leave it out"
-        )
-
     # ---------------------------------------------------------------- solutions
 
+    @override
     def objective(self, facilities: Facilities) -> float:
-        """Sum of the ways of all vertices to their nearest facility."""
         return float(self.costs[list(facilities)].min(axis=0).sum())
 
+    @override
     def check(self, facilities: Facilities, tolerance: float = 0.0) -> None:
-        """Raises InvalidSolutionError unless there are as many different vertices as asked for.
-
-        Args:
-            facilities: The solution.
-            tolerance: Of no effect, as costs are whole numbers.
-        """
         violation = self._violation(facilities)
         if violation is not None:
             raise InvalidSolutionError(violation, [0], 1)
@@ -221,20 +182,12 @@ class BenchmarkMedian:
             return f"facilities are among the {self.size} vertices"
         return None
 
-    def gap(self, value: float) -> float:
-        """How much worse a value is than the best-known one, relative to it (0.01 is 1 %)."""
-        return relative_gap(self, value)
-
-    def facts(self, facilities: Facilities) -> dict[str, str]:
-        """None: the lines say it all."""
-        return {}
-
+    @override
     def lines(self, facilities: Facilities) -> list[str]:
-        """Vertices with a facility, numbered as in the file."""
         return ["Facilities: " + " ".join(str(vertex + 1) for vertex in facilities)]
 
+    @override
     def record(self, facilities: Facilities) -> dict[str, Any]:
-        """Sizes, cost and vertices with a facility, numbered as in the file."""
         return {
             "vertices": self.size,
             "cost": self.objective(facilities),
@@ -243,18 +196,14 @@ class BenchmarkMedian:
 
     # ---------------------------------------------------------------- files
 
+    @override
     def format_solution(self, facilities: Facilities, suffix: str) -> str:
-        """Text of a file with a solution."""
         numbers = [vertex + 1 for vertex in facilities]
         values = (self.name, self.problem, int(self.objective(facilities)), numbers)
         return json.dumps(dict(zip(JSON_KEYS, values, strict=True))) + "\n"
 
+    @override
     def read_solution(self, path: str | os.PathLike[str]) -> Facilities:
-        """A solution from a JSON file.
-
-        Raises:
-            FileFormatError: The file is damaged, or the solution breaks a constraint.
-        """
         source = Source.read(path)
         data = load_json(source)
         numbers = data.get("facilities")
@@ -274,12 +223,8 @@ class BenchmarkMedian:
 
     # ---------------------------------------------------------------- the environment's view
 
+    @override
     def to_tensordict(self, normalize: bool) -> TensorDict:
-        """The instance for its environment, as a batch of one.
-
-        Args:
-            normalize: Whether costs are shares of the largest, in float32; else exact, in float64.
-        """
         costs = torch.from_numpy(self.costs).unsqueeze(0)  # [1, N, N]
         if normalize:
             costs = (costs / costs.max().clamp_min(1e-12)).float()
@@ -294,7 +239,7 @@ class BenchmarkMedian:
         """
         return tuple(sorted(one_solution(actions)[: self.num_facilities].tolist()))
 
+    @override
     def to_actions(self, facilities: Facilities) -> Tensor:
-        """A solution in the environment's encoding: `[1, T]`, int64."""
         self.check(facilities)
         return torch.tensor([facilities], dtype=torch.int64)

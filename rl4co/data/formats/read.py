@@ -164,7 +164,7 @@ def _with_reference(
         if isinstance(instance, BenchmarkInstance):
             changes["needs_solution"] = True
     if isinstance(best_known, int | float):
-        changes["published"] = _checked_value(best_known)
+        changes["stated_best_known"] = _checked_value(best_known)
     elif best_known is not None:
         known = read_known(best_known, instance, column)
         if known is None:
@@ -173,7 +173,7 @@ def _with_reference(
                 stacklevel=4,
             )
         else:
-            changes["published"] = known.upper
+            changes["stated_best_known"] = known.upper
             changes |= {} if known.lower is None else {"lower_bound": known.lower}
     return dataclasses.replace(instance, **changes)
 

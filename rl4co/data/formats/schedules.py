@@ -31,16 +31,17 @@ import torch
 
 from tensordict import TensorDict
 from torch import Tensor
+from typing_extensions import override
 
-from rl4co.core.errors import InvalidSolutionError, UnsupportedError
+from rl4co.core.errors import InvalidSolutionError
 from rl4co.core.registry import ENVS
+from rl4co.data.formats.benchmark import Benchmark, one_solution
 from rl4co.data.formats.feasibility import Violation
-from rl4co.data.formats.published import one_solution, relative_gap
 from rl4co.data.formats.shop import Job, ShopInstance, batch_instances
 from rl4co.data.formats.shop_feasibility import find_violation, misplaced
 from rl4co.data.formats.solutions import load_json
 from rl4co.data.formats.source import CORRECT, Source
-from rl4co.data.layouts import includes, name_shop
+from rl4co.data.layouts import name_shop
 
 #: Keys of a schedule in JSON, and of one of its operations.
 JSON_KEYS = ("name", "problem", "makespan", "schedule")
@@ -64,22 +65,22 @@ Schedule = tuple[tuple[Slot, ...], ...]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class BenchmarkShop:
-    """A job shop as it is published: original times, best-known makespan, bounds.
+class BenchmarkShop(Benchmark):
+    """A job shop in original times, with its best-known makespan and bounds.
 
     Operations that take no time need no machine for it: they start when the one before them ends.
 
     Attributes:
         shop: Jobs, operations and machines.
         problem: Name of the environment, `jssp` or `fjsp`.
-        published: Best-known makespan, if one was given.
+        stated_best_known: Best-known makespan, if one was given.
         lower_bound: What no makespan is less than, if a table or the file gave it.
         solution_file: File with the best-known schedule.
     """
 
     shop: ShopInstance
     problem: str
-    published: float | None = None
+    stated_best_known: float | None = None
     lower_bound: float | None = None
     solution_file: Path | None = None
 
@@ -102,95 +103,49 @@ class BenchmarkShop:
     suffixes = (".json",)
 
     @property
+    @override
     def name(self) -> str:
-        """Name of the instance."""
         return self.shop.name
 
     @property
+    @override
     def source(self) -> Path | None:
-        """The file."""
         return self.shop.source
 
     @property
+    @override
     def size(self) -> int:
-        """Number of operations."""
         return self.shop.num_ops
 
     @property
+    @override
     def size_text(self) -> str:
-        """The size in words."""
         jobs, machines = self.shop.num_jobs, self.shop.num_machines
         return f"{jobs} jobs, {machines} machines, {self.size} operations"
 
-    @property
-    def solver_options(self) -> dict[str, int]:
-        """None: the environment knows all limits."""
-        return {}
-
-    def as_problem(self, problem: str) -> BenchmarkShop:
-        """The same instance for the environment of a more general problem: a JSSP is an FJSP."""
-        if problem == self.problem:
-            return self
-        if not includes(problem, self.problem):
-            raise UnsupportedError(
-                f"expected an instance of {problem}, got one of {self.problem} ({self.name}); "
-                f"use what is made for {self.problem}, or give another file"
-            )
-        return dataclasses.replace(self, problem=problem)
-
-    def with_rounding(self, rounding: str) -> BenchmarkShop:
-        """Refused: there is nothing to round."""
-        raise UnsupportedError(
-            f"expected no rounding for {self.name}, a job shop, whose times are whole numbers, "
-            f"got {rounding!r}; leave it out"
-        )
-
-    @functools.cached_property
-    def best_known(self) -> float | None:
-        """Best-known makespan: published, that of the best-known schedule, or in the file."""
-        if self.published is not None:
-            return self.published
-        if self.best_solution is not None:
-            return self.objective(self.best_solution)
+    @override
+    def _find_best_known(self) -> float | None:
         return self.shop.upper_bound
-
-    @functools.cached_property
-    def best_solution(self) -> Schedule | None:
-        """Best-known schedule, None if there is none; refused if it breaks a constraint."""
-        return None if self.solution_file is None else self.read_solution(self.solution_file)
 
     # ---------------------------------------------------------------- solutions
 
+    @override
     def objective(self, schedule: Schedule) -> float:
-        """Makespan of a schedule that has all operations on machines that can run them."""
         return float(max(end for job in self._ends(schedule) for end in job))
 
+    @override
     def check(self, schedule: Schedule, tolerance: float = 0.0) -> None:
-        """Raises InvalidSolutionError unless a schedule keeps all constraints.
-
-        Args:
-            schedule: The schedule.
-            tolerance: Of no effect, as times are whole numbers.
-        """
         _require(find_violation(self.shop, schedule))
 
-    def gap(self, value: float) -> float:
-        """How much worse a makespan is than the best-known one, relative to it (0.01 is 1 %)."""
-        return relative_gap(self, value)
-
-    def facts(self, schedule: Schedule) -> dict[str, str]:
-        """None: the lines say it all."""
-        return {}
-
+    @override
     def lines(self, schedule: Schedule) -> list[str]:
-        """Machine, start and end of each operation, one line per job."""
         return [
             f"Job {number}: " + ", ".join("m{machine} {start}-{end}".format(**op) for op in job)
             for number, job in enumerate(self._plain(schedule))
         ]
 
+    @override
     def record(self, schedule: Schedule) -> dict[str, Any]:
-        """Sizes, makespan and schedule."""
         return {
             "jobs": self.shop.num_jobs,
             "machines": self.shop.num_machines,
@@ -218,8 +173,8 @@ class BenchmarkShop:
 
     # ---------------------------------------------------------------- files
 
+    @override
     def format_solution(self, schedule: Schedule, suffix: str) -> str:
-        """Text of a file with a schedule, one line per job."""
         facts = {
             "name": self.name,
             "problem": self.problem,
@@ -229,12 +184,8 @@ class BenchmarkShop:
         rows = ",\n".join(f"  {json.dumps(job)}" for job in self._plain(schedule))
         return f'{{\n{"".join(head)} "schedule": [\n{rows}\n ]\n}}\n'
 
+    @override
     def read_solution(self, path: str | os.PathLike[str]) -> Schedule:
-        """A schedule from a JSON file.
-
-        Raises:
-            FileFormatError: The file is damaged, or the schedule breaks a constraint.
-        """
         source = Source.read(path)
         data = load_json(source)
         rows = _read_rows(source, data)
@@ -293,11 +244,8 @@ class BenchmarkShop:
         timed = map(Slot, machines, map(round, starts))
         return tuple(_with_no_time(job, timed) for job in self.shop.jobs)
 
+    @override
     def to_actions(self, schedule: Schedule) -> Tensor:
-        """A schedule in the environment's encoding: `[1, T]`, int64.
-
-        Operations start in the order of the schedule, as soon as they can.
-        """
         self.check(schedule)
         slots = [
             (machine, start)

@@ -15,8 +15,8 @@ import warnings
 
 from typing import TYPE_CHECKING
 
+from rl4co.data.formats.benchmark import differs
 from rl4co.data.formats.feasibility import find_violation
-from rl4co.data.formats.published import differs
 from rl4co.data.formats.sections import Sections, looks_like_sections
 from rl4co.data.formats.source import CORRECT, TRUNCATED, Source
 

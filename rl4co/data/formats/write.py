@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from rl4co.core.errors import UnknownNameError, WriteError
-from rl4co.data.formats.published import Published
+from rl4co.data.formats.benchmark import Benchmark
 from rl4co.data.io import atomic_write
 
 
-def write_solution(path: str | os.PathLike[str], instance: Published, solution: Any) -> Path:
+def write_solution(path: str | os.PathLike[str], instance: Benchmark, solution: Any) -> Path:
     """Writes a valid solution, in the format that the suffix names.
 
     Args:
@@ -40,7 +40,7 @@ def write_solution(path: str | os.PathLike[str], instance: Published, solution: 
     return target
 
 
-def check_target(path: str | os.PathLike[str], instance: Published) -> Path:
+def check_target(path: str | os.PathLike[str], instance: Benchmark) -> Path:
     """Raises unless solutions of an instance can be written to a file, before one is looked for.
 
     Args:

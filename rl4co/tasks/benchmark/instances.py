@@ -26,7 +26,7 @@ from torch import Tensor
 
 from rl4co.core.errors import ConfigError, FileFormatError, RL4COError, UnsupportedError
 from rl4co.core.registry import FORMULATIONS
-from rl4co.data.formats import Published, find_instances, read_best_known, read_instances
+from rl4co.data.formats import Benchmark, find_instances, read_best_known, read_instances
 from rl4co.data.formats.content import name_of
 from rl4co.data.formats.instance import BenchmarkInstance
 from rl4co.data.generate import generate_env_data
@@ -105,7 +105,7 @@ class FileEntry(Entry):
         part: What tells the instance from others in the same file, if there are any.
     """
 
-    def __init__(self, instance: Published, source: FileSource, name: str, part: str = "") -> None:
+    def __init__(self, instance: Benchmark, source: FileSource, name: str, part: str = "") -> None:
         assert instance.source is not None
         self.instance, self.name = instance, name
         content = [instance.source.read_bytes(), str(source.rounding).encode()]

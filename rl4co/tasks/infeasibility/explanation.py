@@ -21,7 +21,7 @@ from collections.abc import Iterator, Sequence
 from rl4co.core.errors import NoSolutionError, StoppedError
 from rl4co.core.neighbors import MAX_DENSE_NODES
 from rl4co.core.registry import SOLVERS
-from rl4co.data.formats import Published
+from rl4co.data.formats import Benchmark
 from rl4co.data.formats.instance import BenchmarkInstance
 from rl4co.solvers._cancellation import cancelled_by, is_cancelled
 from rl4co.solvers._feasibility.checker import needs_more_vehicles
@@ -52,7 +52,7 @@ class TooManyVehiclesError(NoSolutionError):
         super().__init__(f"expected fewer vehicles, got {self.got}")
 
 
-def accept(instance: Published, answer: Answer) -> Answer:
+def accept(instance: Benchmark, answer: Answer) -> Answer:
     """The answer if it is valid.
 
     Raises:
@@ -67,7 +67,7 @@ def accept(instance: Published, answer: Answer) -> Answer:
 
 
 @contextlib.contextmanager
-def explained(instance: Published, limit: float | None) -> Iterator[None]:
+def explained(instance: Benchmark, limit: float | None) -> Iterator[None]:
     """If the block finds no solution because there are too few vehicles, the error explains why.
 
     Args:
