@@ -19,10 +19,12 @@ __all__ = ["install", "register_adapters", "where"]
 
 #: Kind of object → the function that adapts it ("module:function", imported on first use).
 ADAPTERS = {
+    "ant_colony_settings": "rl4co.compat.settings:adapt_colony_settings",
     "baseline": "rl4co.compat.baselines:adapt_baseline",
     "context_embedding": "rl4co.compat.embeddings:adapt_context",
     "dynamic_embedding": "rl4co.compat.embeddings:adapt_dynamic",
     "environment": "rl4co.compat.environments:adapt",
+    "generator": "rl4co.compat.generators:adapt_generator",
     "hint: decoding setting": "rl4co.compat.settings:DECODING_SETTINGS",
     "decoder": "rl4co.compat.decoders:adapt",
     "base: decoder": "rl4co.compat.decoders:add_methods",

@@ -18,11 +18,10 @@ from tensordict import TensorDict
 from torch import Tensor
 from torch.distributions import Distribution
 
+from rl4co.core.adapters import adapt
 from rl4co.core.arguments import RecordsArguments, constructor_keywords
 from rl4co.core.errors import ConfigError, UnknownArgumentError
-from rl4co.core.rng import forked_rng
 from rl4co.envs.distributions import SamplerSpec, build_samplers
-from rl4co.envs.sampler_adapters import accepts_rng
 from rl4co.envs.samplers import DistributionLike, Sampler
 
 
@@ -31,6 +30,10 @@ class Generator(RecordsArguments, ABC):
 
     A subclass keeps its parameters as attributes and implements :meth:`_generate`.
     """
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        adapt("generator", cls)
 
     def __call__(
         self, batch_size: int | Sequence[int], rng: torch.Generator | None = None
@@ -51,11 +54,7 @@ class Generator(RecordsArguments, ABC):
                 f"expected a torch.Generator or None as rng, got {rng!r}; "
                 "for a seed pass torch.Generator().manual_seed(seed)"
             )
-        if accepts_rng(self._generate):
-            return self._generate(size, rng)
-        # Generators written for the published package know lists and the global random state only.
-        with forked_rng(rng):
-            return self._generate(list(size))  # type: ignore[call-arg, arg-type]
+        return self._generate(size, rng)
 
     def build_samplers(
         self, options: Mapping[str, Any], **specs: SamplerSpec | None

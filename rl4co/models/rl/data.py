@@ -82,7 +82,7 @@ class DataHooks(L.LightningModule):
         wrapped = self.wrap_dataset(dataset)
         return batch if wrapped is dataset else _whole_batch(wrapped).to(self.device)
 
-    # ---------------------------------------------------------------- published names
+    # ---------------------------------------------------------------- properties
 
     @property
     def train_dataset(self) -> TensorDictDataset:

@@ -1,7 +1,7 @@
 """What a search has found so far, and the file in which it outlives its process.
 
-The file is replaced as a whole, so it is complete at any time. It has the solutions under the names
-of the published package (`solutions`, `rewards`), and the parameters of the batch that is being
+The file is replaced as a whole, so it is complete at any time. It has the solutions (`solutions`,
+`rewards`) and the parameters of the batch that is being
 searched: a search that was killed goes on from there and finds what it would have found.
 """
 

@@ -189,7 +189,7 @@ class StepwisePPO(InnerLoop):
 
     @property
     def rb(self) -> TransitionBuffer:
-        """The buffer by its published name."""
+        """The same as `buffer`."""
         return self.buffer
 
     @property

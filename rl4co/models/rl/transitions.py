@@ -86,7 +86,7 @@ class TransitionBuffer:
         if self._storage is not None:
             self._storage.empty()
 
-    #: The published name.
+    #: The same as :meth:`clear`.
     empty = clear
 
     # ---------------------------------------------------------------- checkpoints

@@ -392,7 +392,7 @@ class FJSPEnv(ShopSchedules):
         index: int = 0,
         **options: Any,
     ) -> Any:
-        """As of every environment; a number as `actions` is the published call.
+        """Draws a solution, or with a number as `actions` the state of that instance.
 
         Args:
             td: State, batched or single.

@@ -15,6 +15,7 @@ import torch
 from tensordict import TensorDictBase
 from torch import Tensor
 
+from rl4co.core.adapters import adapt
 from rl4co.core.errors import ConfigError, UnknownNameError
 from rl4co.core.ops import batchify, flatten_starts, unbatchify
 from rl4co.decoding.ant_colony import AntColony, ColonyConfig, ColonyResult
@@ -44,8 +45,7 @@ class DeepACOPolicy(NARGNNPolicy):
         rule: What to do where no candidate edge is allowed, "nearest" or "uniform".
         n_ants: Ants per instance, a number or one for each phase.
         n_iterations: Iterations of the colony at validation and test, a number or one for each.
-        aco_kwargs: Further settings of the colony, see :class:`ColonyConfig`; the published names
-            `use_nls`, `n_perturbations` and `local_search_params` are understood, too.
+        aco_kwargs: Further settings of the colony, see :class:`ColonyConfig`.
         val_decode_type: Decode type of the validation phase.
         test_decode_type: Decode type of the test phase.
         kwargs: See :class:`NARGNNPolicy`.
@@ -183,13 +183,8 @@ class DeepACOPolicy(NARGNNPolicy):
 
 
 def _colony_settings(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings of the colony, with published names in place of ours."""
-    settings = dict(given)
-    rounds = settings.pop("n_perturbations", 1)
-    if settings.pop("use_nls", False):
-        settings["guided_rounds"] = rounds
-    if "local_search_params" in settings:
-        settings["local_search_kwargs"] = settings.pop("local_search_params")
+    """Settings of the colony, all of them known."""
+    settings = adapt("ant_colony_settings", dict(given)) if given else {}
     # The number of ants depends on the phase: it is an argument of the policy.
     known = [field.name for field in dataclasses.fields(ColonyConfig) if field.name != "n_ants"]
     for name in settings:

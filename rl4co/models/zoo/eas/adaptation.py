@@ -19,7 +19,7 @@ from rl4co.core.errors import ConfigError, UnknownNameError
 from rl4co.models.nn.attention import PointerAttention
 from rl4co.models.zoo.am import DecoderCache
 
-#: Embeddings that can be learnt → field of the decoder's cache; published names first.
+#: Embeddings that can be learnt → field of the decoder's cache.
 EMBEDDINGS = {
     "glimpse_key": "glimpse_key",
     "glimpse_val": "glimpse_value",

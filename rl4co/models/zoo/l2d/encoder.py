@@ -41,7 +41,7 @@ class ShopEmbeddings:
 
     @classmethod
     def of(cls, hidden: ShopEmbeddings | Tensor | tuple[Tensor, ...], shop: Shop) -> ShopEmbeddings:
-        """What an encoder gives, also one in the published style.
+        """The output of an encoder as a record.
 
         Args:
             hidden: Embeddings; operations `[B, O, D]`; or these with machines `[B, M, D]`. Tensors

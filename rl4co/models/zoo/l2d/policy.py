@@ -209,7 +209,7 @@ class L2DPolicy4PPO(ActsByJudging, L2DPolicy):
     def generate(
         self, td: TensorDictBase, env: RL4COEnvBase | str | None = None, **options: Any
     ) -> dict[str, Any]:
-        """Solutions without gradients: the published name of a call of the policy.
+        """Solutions without gradients.
 
         Args:
             td: State after `env.reset`, batch `[B]`.
