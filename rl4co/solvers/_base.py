@@ -1,15 +1,15 @@
-"""What all solvers have in common: a function that gives actions becomes a registered solver.
+"""Registration of solvers: turns a function that returns actions into a registered solver.
 
-A solver is called as `solver(env, instances, max_runtime=..., num_procs=..., **options)` and gives
-`(actions [B, T], costs [B])` in the environment's own encoding, see :class:`Solutions`. Some take
-`initial`, a solution of each instance `[B, T]` to begin with; theirs are never worse. It carries
-attributes:
+A solver is called as `solver(env, instances, max_runtime=..., num_procs=..., **options)`. It
+returns `(actions [B, T], costs [B])` in the encoding of the environment, see :class:`Solutions`.
+Some accept `initial`, a solution of each instance `[B, T]`, and return one that is not worse. A
+solver has the attributes:
 
 - `name`: its key in the registry;
 - `reads`: the kind of formulations that it needs (:mod:`rl4co.solvers.formulations`); None: none,
   it works on any environment;
-- `options`: names of its own options;
-- `warm_start`: whether it takes `initial`.
+- `options`: names of its options;
+- `warm_start`: whether it accepts `initial`.
 """
 
 from __future__ import annotations
@@ -25,14 +25,15 @@ import torch
 from tensordict import TensorDict, TensorDictBase
 from torch import Tensor
 
+from rl4co.core.checks import check_at_least, check_positive
 from rl4co.core.errors import ConfigError, UnknownNameError, UnsupportedError
 from rl4co.core.registry import SOLVERS
 from rl4co.envs.base import RL4COEnvBase
 from rl4co.solvers.formulations import Formulation, formulation_of
 
 
-class Found(NamedTuple):
-    """What the function behind a solver may return in place of actions alone.
+class SolverResult(NamedTuple):
+    """What the function of a solver may return instead of actions alone.
 
     Attributes:
         actions: `[B, T]`.
@@ -48,15 +49,15 @@ class Found(NamedTuple):
 
 
 class Solutions(tuple[Tensor, Tensor]):
-    """The pair `(actions, costs)`, and what else a solver knows about them.
+    """The pair `(actions, costs)` with bounds and proofs.
 
     Attributes:
         actions: Solutions `[B, T]` in the encoding of the environment.
         costs: Minus their rewards `[B]`.
-        bounds: Lower bounds on the costs of any solutions `[B]`; None if the solver gives none.
+        bounds: Lower bounds on the costs of any solutions `[B]`; None if the solver computes none.
         optimal: Which solutions are proven to be optimal `[B]`; None if the solver proves nothing.
-        mean_costs: Mean cost of all solutions of which these are the best `[B]`; None if the solver
-            does not tell.
+        mean_costs: Mean cost of all solutions of which these are the best `[B]`; None if the
+            solver does not report it.
     """
 
     actions: Tensor
@@ -108,25 +109,24 @@ class Solver(Protocol):
 
 def register_solver(
     name: str, reads: type[Formulation] | None = None
-) -> Callable[[Callable[..., Tensor | Found]], Solver]:
+) -> Callable[[Callable[..., Tensor | SolverResult]], Solver]:
     """Decorator: turns `function(env, td, *, max_runtime, num_procs, **options)` into a solver.
 
-    The function gets the state after `env.reset` and returns actions `[B, T]` (or :class:`Found`,
-    if it knows more). Costs are minus the environment's own reward, so both always agree, and
-    invalid solutions are refused. Every solver accepts a `seed`; deterministic ones ignore it. A
-    function with a parameter `initial` gets valid solutions to
-    begin with, and must not return worse ones.
+    The function gets the state after `env.reset` and returns actions `[B, T]`, or a
+    :class:`SolverResult` with bounds. Costs are minus the reward of the environment, and invalid
+    solutions raise an error. Every solver accepts a `seed`; deterministic ones ignore it. A
+    function with a parameter `initial` gets valid solutions and must not return worse ones.
 
     Args:
         name: Registry key, equal to the module's name.
         reads: Kind of formulations that the solver reads. It solves all problems that have one
-            (and refuses instances that are beyond it); it is the default of those whose
+            (and raises for unsupported instances); it is the default of those whose
             formulation names it first. None: it works on any environment.
     """
 
-    def wrap(function: Callable[..., Tensor | Found]) -> Solver:
-        known = set(inspect.signature(function).parameters)
-        own = known - {"env", "td", "max_runtime", "num_procs", "initial"}
+    def wrap(function: Callable[..., Tensor | SolverResult]) -> Solver:
+        parameters = set(inspect.signature(function).parameters)
+        solver_options = parameters - {"env", "td", "max_runtime", "num_procs", "initial"}
 
         @functools.wraps(function)
         def solve(
@@ -140,33 +140,33 @@ def register_solver(
         ) -> Solutions:
             if reads is not None:
                 _require(env, reads, name)
-            if "seed" not in own:
+            if "seed" not in solver_options:
                 options.pop("seed", None)  # deterministic solvers ignore a seed
             for option in options:
-                if option not in own:
-                    raise UnknownNameError(f"option of the solver {name!r}", option, own)
-            if not max_runtime > 0:
-                raise ConfigError(f"expected a positive max_runtime, got {max_runtime}")
-            if num_procs < 1:
-                raise ConfigError(f"expected num_procs of at least 1, got {num_procs}")
+                if option not in solver_options:
+                    raise UnknownNameError(f"option of the solver {name!r}", option, solver_options)
+            check_positive(max_runtime=max_runtime)
+            check_at_least(1, num_procs=num_procs)
             if initial is not None and not solver.warm_start:
                 raise UnsupportedError(
-                    f"expected no initial solutions for the solver {name!r}, which always begins "
-                    f"anew, got some; use {env.default_solver(warm_start=True).name!r}"
+                    f"expected no initial solutions for the solver {name!r}, which cannot "
+                    f"improve them, got some; use {env.default_solver(warm_start=True).name!r}"
                 )
             td = _reset(env, instances)
             if initial is not None:
                 env.check_solution_validity(td, initial)
                 options["initial"] = initial
-            found = function(env, td, max_runtime=max_runtime, num_procs=num_procs, **options)
-            actions, *knowledge = found if isinstance(found, Found) else Found(found)
+            result = function(env, td, max_runtime=max_runtime, num_procs=num_procs, **options)
+            if not isinstance(result, SolverResult):
+                result = SolverResult(result)
+            actions, *proofs = result
             costs = -env.get_reward(td, actions, check_solution=True)
-            return Solutions(actions, costs, *knowledge)
+            return Solutions(actions, costs, *proofs)
 
         solver = cast(Solver, solve)
         solver.name = name
-        solver.options = tuple(sorted(own))
-        solver.warm_start = "initial" in known
+        solver.options = tuple(sorted(solver_options))
+        solver.warm_start = "initial" in parameters
         solver.reads = reads
         return SOLVERS.register(name)(solver)
 
@@ -188,11 +188,11 @@ def _reset(env: RL4COEnvBase, instances: TensorDictBase) -> TensorDict:
         )
     if "i" not in instances.keys():
         return env.reset(instances)
-    # A state serves as well: its instance is still in it.
+    # A state after reset contains its instance.
     if bool((instances["i"] > 0).any()):
         raise ConfigError(
-            "expected instances or the state after reset, got a state with steps behind it; "
-            "solvers begin at the beginning"
+            "expected instances or the state after reset, got a later state; "
+            "solvers construct complete solutions"
         )
     return cast(TensorDict, instances)
 

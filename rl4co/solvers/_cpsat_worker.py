@@ -1,6 +1,6 @@
 """CP-SAT models of scheduling problems, as functions of plain numbers for worker processes.
 
-Importing this module needs OR-Tools and neither torch nor the rest of the library.
+Importing this module needs OR-Tools and neither torch nor other modules of the library that do.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ortools.sat.python import cp_model
 from rl4co.solvers._job_report import is_cancelled, record_cost, report_incumbent
 from rl4co.solvers._orders import Jobs, Order, left_shifted
 
-#: Jobs up to which the order of each three jobs is written out, which gives the best bounds.
+#: Most jobs for which the order of each triple is modelled, which yields the best bounds.
 MAX_TRIPLES = 60
 
 
@@ -27,7 +27,7 @@ class Limits(NamedTuple):
         max_runtime: Seconds, building the model included.
         num_workers: Threads.
         seed: Random seed.
-        unit: What one unit of the objective is worth, for the account of the search.
+        unit: What one unit of the objective is worth, for the reported costs.
     """
 
     max_runtime: float
@@ -41,7 +41,7 @@ def solve_shop(jobs: Jobs, order: Order, limits: Limits) -> tuple[Any, float, bo
 
     Args:
         jobs: The operations of each job, with whole processing times.
-        order: A schedule to begin with: (job, place in the job, machine) of all operations in the
+        order: A schedule to start from: (job, place in the job, machine) of all operations in the
             order of their starts. It is returned if nothing better is found.
         limits: When to stop.
 
@@ -54,8 +54,8 @@ def solve_shop(jobs: Jobs, order: Order, limits: Limits) -> tuple[Any, float, bo
     report_incumbent((list(order), longest, False))
     shop = _Shop(jobs, order)
     record_cost(shop.horizon * limits.unit)
-    solver, found, status = _solve(shop.model, limits, began, shop.order)
-    if not found:
+    solver, has_solution, status = _solve(shop.model, limits, began, shop.order)
+    if not has_solution:
         return list(order), max(solver.best_objective_bound, longest), False
     return shop.order(solver), solver.best_objective_bound, status == cp_model.OPTIMAL
 
@@ -110,7 +110,7 @@ class _Shop:
         self.model.add(self.makespan >= previous)
 
     def _add_choice(self, key: tuple[int, int], operation: Any, head: int, tail: int) -> Any:
-        """An operation that runs on one of several machines; gives its end."""
+        """Adds an operation that runs on one of several machines; returns its end."""
         start, shortest = self.starts[key], min(operation.values())
         end = self.model.new_int_var(head + shortest, self.horizon - tail, "")
         self.model.add_hint(end, self.first_starts[key] + operation[self.first_machines[key]])
@@ -125,16 +125,16 @@ class _Shop:
         return end
 
     def order(self, solver: Any) -> list[tuple[int, int, int]]:
-        """The operations in the order of their starts, by the values that a solver has found."""
-        found = []
+        """The operations in the order of their starts, by the values of its solver."""
+        operations = []
         for (job, place), start in self.starts.items():
             choices = self.choices.get((job, place))
             machine = next(iter(self.jobs[job][place]))
             if choices is not None:
                 machine = next(m for m, runs in choices.items() if solver.boolean_value(runs))
-            found.append((solver.value(start), place, job, machine))
+            operations.append((solver.value(start), place, job, machine))
         # Of equal starts the earlier operation of a job comes first.
-        return [(job, place, machine) for _, place, job, machine in sorted(found)]
+        return [(job, place, machine) for _, place, job, machine in sorted(operations)]
 
 
 def solve_tardiness(
@@ -146,13 +146,13 @@ def solve_tardiness(
 ) -> tuple[Any, float, bool]:
     """Order of jobs on one machine with the least weighted tardiness.
 
-    The model says of each pair which one comes first; a job ends after all those before it.
+    The model decides for each pair which job comes first; a job ends after all those before it.
 
     Args:
         due: Due times of the jobs.
         weight: Weights.
         process: Processing times.
-        order: The jobs in an order to begin with.
+        order: The jobs in an order to start from.
         limits: When to stop.
 
     Returns:
@@ -194,11 +194,11 @@ def solve_tardiness(
     record_cost(_tardiness(due, weight, process, order) * limits.unit)
 
     def in_order(solver: Any) -> list[int]:
-        # A job of no time (by rounding) ends with the one before it.
+        # A job of duration 0 (by rounding) ends with the one before it.
         return sorted(range(size), key=lambda job: (solver.value(ends[job]), process[job] > 0))
 
-    solver, found, status = _solve(model, limits, began, in_order, linearization_level=2)
-    if not found:
+    solver, has_solution, status = _solve(model, limits, began, in_order, linearization_level=2)
+    if not has_solution:
         return list(order), max(solver.best_objective_bound, 0.0), False
     return in_order(solver), solver.best_objective_bound, status == cp_model.OPTIMAL
 
@@ -219,7 +219,7 @@ def _solve(
         model: The model.
         limits: When to stop.
         began: When the job did.
-        read: Solution from the values that a solver has found.
+        read: Reads a solution from the values of a solver.
         parameters: Parameters of CP-SAT.
     """
     solver = cp_model.CpSolver()

@@ -1,4 +1,4 @@
-"""What methods that evolve a population know of a problem, and how they keep their best.
+"""Formulations for methods that evolve a population, and their record of the best solutions.
 
 Solutions are *genomes*, rows of numbers that a problem's formulation can draw, cross, score and
 turn into actions (:class:`Encoding`). All instances of a batch evolve side by side.
@@ -15,7 +15,8 @@ import torch
 
 from torch import Tensor
 
-from rl4co.core.errors import ConfigError, UnsupportedError
+from rl4co.core.checks import check_at_least
+from rl4co.core.errors import UnsupportedError
 from rl4co.core.registry import FORMULATIONS
 from rl4co.core.rng import derive_generator
 from rl4co.envs.base import RL4COEnvBase
@@ -66,10 +67,10 @@ def formulation_function(env: RL4COEnvBase, name: str, method: str) -> Callable[
     formulation = FORMULATIONS.get(env.name)
     function = None if formulation is None else getattr(formulation(), name, None)
     if function is None:
-        known = [key for key in FORMULATIONS.names() if hasattr(FORMULATIONS[key], name)]
+        supported = [key for key in FORMULATIONS.names() if hasattr(FORMULATIONS[key], name)]
         raise UnsupportedError(
-            f"expected an environment with a formulation for {method} ({', '.join(known)}), got "
-            f"{env.name!r}; add `{name}` to rl4co/solvers/formulations/{env.name}.py"
+            f"expected an environment with a formulation for {method} ({', '.join(supported)}), "
+            f"got {env.name!r}; add `{name}` to rl4co/solvers/formulations/{env.name}.py"
         )
     return function
 
@@ -83,8 +84,7 @@ class Budget:
     """
 
     def __init__(self, shots: int, seconds: float) -> None:
-        if shots < 1:
-            raise ConfigError(f"expected shots >= 1, got {shots}")
+        check_at_least(1, shots=shots)
         self.shots, self.deadline = shots, time.perf_counter() + seconds
         self.used = False  # a first solution is needed in any case
 

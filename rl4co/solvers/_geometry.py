@@ -15,7 +15,7 @@ from rl4co.core.errors import UnsupportedError
 from rl4co.envs.base import RL4COEnvBase
 from rl4co.solvers.formulations import RoutingFormulation, formulation_of
 
-#: Share of the tolerance on the capacity that heuristics spend; the rest is for rounding.
+#: Share of the tolerance on the capacity that heuristics use; the remainder is for rounding.
 SHARE = 0.5
 #: Least correlation of a matrix with the distances of coordinates that stand for it. Rounded and
 #: geographical distances of TSPLIB have 0.8 and more, random ones nearly 0.
@@ -29,7 +29,7 @@ class Geometry(NamedTuple):
         points: Coordinates `[N, 2]`, the depot first; zeros if there is a matrix only.
         matrix: Distances `[N, N]` of instances that have them, else None.
         demand: Demands `[N]` of customers; None for tours.
-        limit: What a vehicle carries.
+        limit: Capacity of a vehicle.
     """
 
     points: np.ndarray
@@ -59,8 +59,8 @@ def geometries(
     Args:
         env: Environment.
         td: State after reset.
-        symmetric: Whether to refuse matrices that are not symmetric.
-        planar: Whether to refuse matrices that the coordinates do not stand for, or without any.
+        symmetric: Whether to reject matrices that are not symmetric.
+        planar: Whether to reject matrices that are unrelated to the coordinates, or have none.
     """
     if not is_plain(env):
         raise UnsupportedError(
@@ -94,26 +94,26 @@ def geometries(
 
 
 def _require_coordinates(env: RL4COEnvBase, locs: np.ndarray | None, matrix: np.ndarray) -> None:
-    """Refuses matrices `[B, N, N]` that have little to do with the coordinates `[B, N, 2]`."""
+    """Raises for matrices `[B, N, N]` that are unrelated to the coordinates `[B, N, 2]`."""
     if locs is None:
-        found = "a matrix only"
+        got = "a matrix only"
     elif all(map(_follows, locs, matrix)):
         return
     else:
-        found = "a matrix of other distances than theirs"
+        got = "a matrix of other distances than theirs"
     raise UnsupportedError(
         f"expected {env.name} instances with coordinates for a solver that looks at these alone, "
-        f"got {found}; use ils, insertion or local_search"
+        f"got {got}; use ils, insertion or local_search"
     )
 
 
 def _follows(points: np.ndarray, matrix: np.ndarray) -> bool:
-    """Whether distances rise with those of the points; equal ones say nothing."""
+    """Whether distances rise with those of the points; equal ones are not informative."""
     above = np.triu_indices(len(points), 1)
-    straight, given = pdist(points), matrix[above]
-    if min(len(given), np.ptp(straight), np.ptp(given)) <= 0:
+    straight, lengths = pdist(points), matrix[above]
+    if min(len(lengths), np.ptp(straight), np.ptp(lengths)) <= 0:
         return True
-    return bool(np.corrcoef(straight, given)[0, 1] >= LEAST_CORRELATION)
+    return bool(np.corrcoef(straight, lengths)[0, 1] >= LEAST_CORRELATION)
 
 
 def _array(td: TensorDictBase, key: str) -> np.ndarray | None:

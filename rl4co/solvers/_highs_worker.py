@@ -1,6 +1,6 @@
 """HiGHS on plain mixed-integer programs, as a function for worker processes.
 
-Importing this module needs highspy and neither torch nor the rest of the library.
+Importing this module needs highspy and neither torch nor other modules of the library that do.
 """
 
 from __future__ import annotations
@@ -37,20 +37,20 @@ def solve(problem: MixedIntegerProblem, limits: Limits) -> Result:
         solver.setSolution(guess)
 
     def publish_solution(event: Any) -> None:
-        found = event.data_out
+        data = event.data_out
         seconds = time.perf_counter() - began
-        report_incumbent(Result(np.array(found.mip_solution), found.mip_dual_bound, False, seconds))
+        report_incumbent(Result(np.array(data.mip_solution), data.mip_dual_bound, False, seconds))
 
-    def look_up(event: Any) -> None:
+    def check_cancelled(event: Any) -> None:
         event.data_in.user_interrupt = is_cancelled()
 
     solver.cbMipImprovingSolution.subscribe(publish_solution)
-    solver.cbMipInterrupt.subscribe(look_up)
+    solver.cbMipInterrupt.subscribe(check_cancelled)
     solver.run()
     info = solver.getInfo()
-    found = info.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible
+    has_solution = info.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible
     return Result(
-        np.array(solver.getSolution().col_value) if found else None,
+        np.array(solver.getSolution().col_value) if has_solution else None,
         float(info.mip_dual_bound),
         solver.getModelStatus() == highspy.HighsModelStatus.kOptimal,
         time.perf_counter() - began,

@@ -1,9 +1,9 @@
-"""Routing problems in integers, which is what PyVRP and OR-Tools compute with.
+"""Conversion of routing problems to integers, for PyVRP and OR-Tools.
 
 A typical length, and a typical time, becomes :data:`RESOLUTION` units. Rounding never makes an
 infeasible solution look feasible: lengths, times and loads are rounded up, limits down. Nor does it
-exclude solutions that meet a limit exactly, since formulations add half of the environment's own
-tolerance to all limits, which is more than rounding takes away on routes of up to some hundred
+exclude solutions that meet a limit exactly, since formulations add half of the environment's
+tolerance to all limits, which is more than rounding removes on routes of up to some hundred
 legs. Demands that are whole numbers of the units of an instance stay whole numbers.
 
 Costs that solvers report are thus off by up to one unit for each leg.
@@ -31,7 +31,7 @@ PRIZE_RESOLUTION = 10**9
 
 
 def to_integers(problem: RoutingProblem, largest: int = LARGEST) -> RoutingProblem:
-    """The problem in integers; `unit` is what one unit of cost is worth.
+    """The problem in integers; `unit` is the value of one unit of cost.
 
     Args:
         problem: In real numbers.
@@ -68,7 +68,7 @@ def _find_unit(values: Array, largest: int) -> float:
 
 
 def _without_negative_lengths(problem: RoutingProblem) -> RoutingProblem:
-    """Adds a constant to every leg if need be, and takes it off the cost of a solution."""
+    """Adds a constant to every leg if necessary, and subtracts it from the cost of a solution."""
     lowest = float(problem.length.min())
     if lowest >= 0:
         return problem
@@ -76,7 +76,7 @@ def _without_negative_lengths(problem: RoutingProblem) -> RoutingProblem:
     if not problem.fixed_legs or limited or problem.objective != "sum":
         raise UnsupportedError(
             f"expected costs that are not negative, got {lowest:g}; only for one vehicle that "
-            "visits all nodes can they be shifted without changing what is best"
+            "visits all nodes can they be shifted without changing the optimum"
         )
     outside = ~np.eye(len(problem.length), dtype=bool)
     (vehicle,) = problem.vehicles

@@ -1,6 +1,6 @@
 """The part of the LKH solver that runs in worker processes; imports neither torch nor TorchRL.
 
-LKH looks at the clock between its runs only, and at nothing else. Its owner kills it; LKH keeps the
+LKH checks the clock only between its runs. The parent process kills it; LKH keeps the
 best tour so far in a file, which :func:`read_tour` reads.
 """
 
@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-#: Seconds beyond its time after which LKH ends its process, should nobody have done so. It does
+#: Seconds beyond its time after which LKH ends its process, unless it was killed before. It does
 #: not let other threads of Python run, so these would not notice that the owner is gone.
 LAST_RESORT = 10.0
 #: A year, which is as good as for ever.

@@ -1,8 +1,8 @@
-"""The way of every solver of mixed-integer programs: formulate, solve in workers, encode, compare.
+"""Shared steps of solvers of mixed-integer programs: formulate, solve in workers, encode, compare.
 
-A formulation may begin with a smaller problem than the whole one.
-Its bound holds for the whole problem; its solution is optimal if the formulation says that nothing
-was missed. Otherwise a larger problem follows, while there is time.
+A formulation may start with a restricted problem, whose bound holds for the full problem. Its
+solution is optimal if the formulation confirms that the restriction did not matter. Otherwise a
+larger problem follows, while time is left.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ import torch
 from tensordict import TensorDictBase
 from torch import Tensor
 
-from rl4co.core.errors import ConfigError, MissingDependencyError
+from rl4co.core.checks import check_at_least
+from rl4co.core.errors import MissingDependencyError
 from rl4co.envs.base import RL4COEnvBase
-from rl4co.solvers._base import Found, Solver, register_solver
+from rl4co.solvers._base import Solver, SolverResult, register_solver
 from rl4co.solvers._cancellation import report_incumbent
 from rl4co.solvers._mip_problem import Limits, MixedIntegerProblem, Result
 from rl4co.solvers._routing import time_left
@@ -30,7 +31,7 @@ from rl4co.solvers.local_search import local_search
 
 #: How far below a cost, relative to it, a bound may be to prove it: costs are sums in float32.
 COST_TOLERANCE = 1e-6
-#: Randomised starts of the local search that gives a first solution.
+#: Randomised starts of the local search for the first solution.
 FIRST_STARTS = 10
 #: Share of the time after which no further start begins.
 FIRST_SHARE = 0.25
@@ -41,7 +42,7 @@ def register_mip_solver(name: str, label: str, package: str, extra: str | None) 
 
     Args:
         name: Registry key, equal to the module's name. The worker is `_<name>_worker.solve`: it
-            gets a problem and :class:`Limits`, and gives a :class:`Result`.
+            gets a problem and :class:`Limits`, and returns a :class:`Result`.
         label: Name for messages.
         package: Package that it needs.
         extra: Extra of this library that brings the package.
@@ -57,7 +58,7 @@ def register_mip_solver(name: str, label: str, package: str, extra: str | None) 
         initial: Tensor | None = None,
         seed: int = 0,
         progress: bool | None = None,
-    ) -> Found:
+    ) -> SolverResult:
         """Solutions with lower bounds and proofs of optimality.
 
         Args:
@@ -65,8 +66,8 @@ def register_mip_solver(name: str, label: str, package: str, extra: str | None) 
             td: State after reset.
             max_runtime: Seconds per instance at most, the local search included; the search ends
                 earlier if it proves optimality.
-            num_procs: Instances solved at the same time, each in its own process with one thread.
-            initial: Solutions to begin with `[B, T]`; None: those of a local search.
+            num_procs: Instances solved at the same time, each in a process with one thread.
+            initial: Initial solutions `[B, T]`; None: those of a local search.
             seed: Seed of the search.
             progress: Whether to show a progress bar; None: if stderr is a terminal.
 
@@ -75,8 +76,7 @@ def register_mip_solver(name: str, label: str, package: str, extra: str | None) 
         """
         if find_spec(package) is None:
             raise MissingDependencyError(package, extra)
-        if seed < 0:
-            raise ConfigError(f"expected a seed of at least 0, got {seed}")
+        check_at_least(0, seed=seed)
         began = time.perf_counter()
         first = initial
         if first is None:
@@ -92,9 +92,9 @@ def register_mip_solver(name: str, label: str, package: str, extra: str | None) 
             results = map_instances(
                 target, jobs, num_procs, description=text, progress=progress, max_runtime=seconds
             )
-            # Stopped or killed without a solution: there is the one that it began with.
+            # Cancelled without a solution: the initial one remains.
             nothing = [Result(None, -math.inf, False, left) for left in seconds]
-            return [found or none for found, none in zip(results, nothing, strict=True)]
+            return [result or empty for result, empty in zip(results, nothing, strict=True)]
 
         return search.run(run, time_left(began, max_runtime, len(td)))
 
@@ -102,12 +102,12 @@ def register_mip_solver(name: str, label: str, package: str, extra: str | None) 
 
 
 class _Search:
-    """The instances of a batch, with the best that is known of each.
+    """The instances of a batch, with the best solution and bound of each.
 
     Args:
         env: Environment.
         td: State after reset.
-        first: Solutions to begin with `[B, T]`.
+        first: Initial solutions `[B, T]`.
     """
 
     def __init__(self, env: RL4COEnvBase, td: TensorDictBase, first: Tensor) -> None:
@@ -125,7 +125,7 @@ class _Search:
         self,
         solve: Callable[[list[MixedIntegerProblem], list[float]], list[Result]],
         max_runtime: float,
-    ) -> Found:
+    ) -> SolverResult:
         """Solves larger and larger problems, until all is proven or the time is over.
 
         Args:
@@ -142,16 +142,16 @@ class _Search:
             results = solve(problems, list(left.values()))
             for row, problem, result in zip(list(left), problems, results, strict=True):
                 left[row] -= result.seconds
-                if self._settle(row, problem, result) or not result.optimal or left[row] <= 0:
+                if self._update(row, problem, result) or not result.optimal or left[row] <= 0:
                     del left[row]
             attempt += 1
         # A solver's bound is off by its tolerance, the environment's cost may be a sum in float32.
         costs = -self.rewards.double()
         bounds = torch.where(self.proven, costs, torch.minimum(self.bounds, costs))
-        return Found(self.actions, bounds, self.proven)
+        return SolverResult(self.actions, bounds, self.proven)
 
-    def _settle(self, row: int, problem: MixedIntegerProblem, result: Result) -> bool:
-        """Keeps what a solver found out; whether there is nothing more to find out."""
+    def _update(self, row: int, problem: MixedIntegerProblem, result: Result) -> bool:
+        """Keeps the solution and bound of a result; returns whether the instance is solved."""
         instance, complete = self.instances[row], False
         self.bounds[row] = max(float(self.bounds[row]), result.bound)
         if result.values is not None:
@@ -163,12 +163,12 @@ class _Search:
         return bool(self.proven[row])
 
     def _keep_better(self, row: int, solution: list[int]) -> None:
-        """Takes a solution of one instance if it is better than what there is."""
+        """Keeps a solution of one instance if it is better than the current one."""
         steps = self.actions.shape[-1]
         actions = torch.tensor([solution], device=self.actions.device)
         reward = self.env.get_reward(self.td[row : row + 1], actions, check_solution=True)
         if reward[0] > self.rewards[row]:
-            # Steps behind the last choice count for nothing.
+            # Steps after the last choice change nothing.
             self.actions = self.actions.clone()
             self.actions[row] = torch.nn.functional.pad(actions[0], (0, steps - len(solution)))
             self.rewards = self.rewards.clone()

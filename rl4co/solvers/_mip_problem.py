@@ -21,10 +21,10 @@ Ints = npt.NDArray[np.int32]
 
 
 class Result(NamedTuple):
-    """What a solver found out about a problem.
+    """The result of a solver.
 
     Attributes:
-        values: Values of the variables `[n]`; None: it found no solution in time.
+        values: Values of the variables `[n]`; None: no solution was found in time.
         bound: Lower bound on the cost of any solution.
         optimal: Whether the solution is proven to be optimal.
         seconds: How long it took.
@@ -60,7 +60,7 @@ class MixedIntegerProblem:
         value: Coefficients of the entries.
         lower: Least value of each row `[m]`; minus infinity: none.
         upper: Largest value of each row `[m]`; infinity: none.
-        guess: A solution to begin with `[n]`, or None.
+        guess: A solution to start from `[n]`, or None.
     """
 
     cost: Floats

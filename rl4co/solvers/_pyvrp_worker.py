@@ -48,7 +48,7 @@ def solve_problem(
         max_runtime: Seconds, building the model included.
         max_iterations: Most iterations of the search; None: only time counts.
         seed: Seed of PyVRP.
-        start: Solution to begin with; None: PyVRP makes one.
+        start: Solution to start from; None: PyVRP makes one.
     """
     if not problem.customers:
         return [], problem.cost([])

@@ -1,7 +1,7 @@
-"""Solutions at once, for when time is over before a solver has any.
+"""Simple heuristics that take almost no time, for solvers that find no solution in time.
 
-Nothing here is compiled, and there are few steps on large arrays rather than many small ones: what
-was left alone may still be busy in another thread and would be in the way of each of them.
+Nothing here is compiled, and there are few steps on large arrays rather than many small ones:
+abandoned work may still be busy in another thread and would slow down each step.
 """
 
 from __future__ import annotations

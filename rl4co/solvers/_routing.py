@@ -1,7 +1,7 @@
-"""The way of every routing solver: formulate, solve in worker processes, encode, compare costs.
+"""Shared steps of routing solvers: formulate, solve in worker processes, encode, compare costs.
 
-With solutions to begin with, the worker gets their routes, and the better ones are kept. Where time
-is over before a solver has any solution of a plain problem, there is a simple one.
+With initial solutions, the worker gets their routes, and the better ones are kept. If time is over
+before a solver has a solution of a plain problem, a simple heuristic provides one.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ import torch
 from tensordict import TensorDictBase
 from torch import Tensor
 
+from rl4co.core.checks import check_at_least
 from rl4co.core.errors import (
-    ConfigError,
     NoSolutionError,
     RL4COError,
     StoppedError,
@@ -42,7 +42,7 @@ from rl4co.solvers.formulations import (
 
 #: How far the cost that a solver reports may be from the environment's: float32, and integers.
 COST_TOLERANCE = 1e-4
-#: Seconds that a solver gets in any case.
+#: Least seconds of a solver.
 LEAST_TIME = 0.01
 
 
@@ -67,16 +67,16 @@ def solve_routing(
         env: Environment.
         td: State after reset.
         target: Function of the worker, as `package.module:function`. It gets a prepared problem and
-            the arguments, and gives routes and their cost as the solver counts it, or None. With
-            `initial`, routes to begin with are its last argument.
-        arguments: Its other arguments, behind `max_runtime`.
+            the arguments, and returns routes and their cost as the solver counts it, or None. With
+            `initial`, routes to start from are its last argument.
+        arguments: Its other arguments, after `max_runtime`.
         max_runtime: Seconds per instance.
-        prepare: Makes of a problem what the worker wants.
+        prepare: Converts a problem for the worker.
         obstacle: Why the solver cannot solve a problem; None: it can.
         num_procs: Number of processes.
         label: Name of the solver for the progress bar and messages.
         progress: Whether to show a progress bar; None: if stderr is a terminal.
-        initial: Valid solutions to begin with `[B, T]`; the result is not worse.
+        initial: Valid initial solutions `[B, T]`; the result is not worse.
         max_vehicles: Most routes of a solution; None: as many as the problem has vehicles.
 
     Returns:
@@ -172,8 +172,7 @@ def formulate(
 
 def limit_fleet(problem: RoutingProblem, max_vehicles: int) -> RoutingProblem:
     """The problem with no more vehicles than these."""
-    if max_vehicles < 1:
-        raise ConfigError(f"expected max_vehicles of at least 1, got {max_vehicles}")
+    check_at_least(1, max_vehicles=max_vehicles)
     if len(problem.vehicles) > 1:
         raise UnsupportedError(
             f"expected vehicles of one kind to limit their number, got {len(problem.vehicles)} "
@@ -236,8 +235,8 @@ def _compare_costs(
 ) -> None:
     """Raises unless solver and environment agree on what the solutions cost.
 
-    They do unless an environment counts costs in a way of its own, as a subclass may. Then the
-    solver has minimised something else.
+    They differ if a subclass of the environment overrides its objective. Then the solver has
+    minimised something else.
     """
     reported = torch.tensor(costs, dtype=torch.float64)
     counted = -env.get_reward(td, actions, check_solution=True).double().cpu()  # [B]

@@ -1,6 +1,6 @@
 """SCIP on plain mixed-integer programs, as a function for worker processes.
 
-Importing this module needs pyscipopt and neither torch nor the rest of the library.
+Importing this module needs pyscipopt and neither torch nor other modules of the library that do.
 """
 
 from __future__ import annotations

@@ -34,9 +34,10 @@ import torch
 from tensordict import TensorDictBase
 from torch import Tensor
 
-from rl4co.core.errors import ConfigError, MissingDependencyError
+from rl4co.core.checks import check_at_least
+from rl4co.core.errors import MissingDependencyError
 from rl4co.envs.base import RL4COEnvBase
-from rl4co.solvers._base import Found, register_solver
+from rl4co.solvers._base import SolverResult, register_solver
 from rl4co.solvers._cancellation import report_incumbent
 from rl4co.solvers._routing import time_left
 from rl4co.solvers._worker_pool import map_instances
@@ -60,7 +61,7 @@ def cpsat(
     num_workers: int | None = None,
     seed: int = 0,
     progress: bool | None = None,
-) -> Found:
+) -> SolverResult:
     """Solutions by CP-SAT, with lower bounds and proofs of optimality.
 
     Args:
@@ -68,11 +69,11 @@ def cpsat(
         td: State after reset.
         max_runtime: Seconds per instance at most, dispatching rules included; the search ends
             earlier if it proves optimality.
-        num_procs: Instances solved at the same time, each in its own process.
-        initial: Solutions to begin with `[B, T]`; None: the best of some dispatching rules.
+        num_procs: Instances solved at the same time, each in a separate process.
+        initial: Initial solutions `[B, T]`; None: the best of some dispatching rules.
         num_workers: Threads per instance; None shares all cores among the processes. More threads
             run more strategies side by side: 8 are a good number if there are as many cores. With
-            1 and enough time, the same arguments give the same solutions.
+            1 and enough time, results are reproducible.
         seed: Seed of the search.
         progress: Whether to show a progress bar; None: if stderr is a terminal.
 
@@ -81,10 +82,8 @@ def cpsat(
     """
     if find_spec("ortools") is None:
         raise MissingDependencyError("ortools", "solvers")
-    if seed < 0:
-        raise ConfigError(f"expected a seed of at least 0, got {seed}")
-    if num_workers is not None and num_workers < 1:
-        raise ConfigError(f"expected num_workers of at least 1, got {num_workers}")
+    check_at_least(0, seed=seed)
+    check_at_least(1, num_workers=num_workers)
     threads = max(1, (os.cpu_count() or 1) // num_procs) if num_workers is None else num_workers
     began = time.perf_counter()
     model = formulation_of(env, SchedulingFormulation)
@@ -121,7 +120,7 @@ def cpsat(
     bounds = torch.tensor(numbers, dtype=torch.float64, device=costs.device)
     # A solution that meets its bound is optimal, also if the search did not get to say so.
     optimal = torch.tensor(proven, device=costs.device) | (costs.double() <= bounds)
-    return Found(actions, bounds, optimal)
+    return SolverResult(actions, bounds, optimal)
 
 
 def _first_solutions(

@@ -34,7 +34,8 @@ import torch
 from tensordict import TensorDictBase
 from torch import Tensor
 
-from rl4co.core.errors import ConfigError, UnknownNameError
+from rl4co.core.checks import check_positive
+from rl4co.core.errors import UnknownNameError
 from rl4co.core.rng import derive_generator
 from rl4co.decoding.logits import sample_weights
 from rl4co.decoding.rollout import rollout
@@ -90,8 +91,7 @@ def dispatching_policy(
     Example:
         >>> reward, final, actions = rollout(env, td, dispatching_policy(env, "mwkr"))
     """
-    if not lookahead > 0:
-        raise ConfigError(f"expected lookahead > 0, got {lookahead}")
+    check_positive(lookahead=lookahead)
     shop = formulation_of(env, SchedulingFormulation)
     rules = shop.rules(lookahead)
     if rule != "random" and rule not in rules:

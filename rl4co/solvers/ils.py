@@ -13,7 +13,7 @@ import numpy as np
 from tensordict import TensorDictBase
 from torch import Tensor
 
-from rl4co.core.errors import ConfigError
+from rl4co.core.checks import check_at_least
 from rl4co.core.neighbors import MAX_DENSE_NODES
 from rl4co.envs.base import RL4COEnvBase
 from rl4co.envs.routing.cvrp.insertion import cheapest_insertion
@@ -47,18 +47,17 @@ def ils(
         env: Environment.
         td: State after reset, with coordinates or a symmetric matrix.
         max_runtime: Seconds per instance.
-        num_procs: Instances solved at the same time, each in its own thread.
+        num_procs: Instances solved at the same time, each in a separate thread.
         max_iterations: Most kicks or ruins; with a number that is reached in time, the same
             arguments give the same solutions.
         seed: Seed of the kicks.
         progress: Whether to show a progress bar; None: if stderr is a terminal.
-        initial: Solutions to begin with `[B, T]`; the result is not worse.
+        initial: Initial solutions `[B, T]`; the result is not worse.
 
     Returns:
         Actions `[B, T]`.
     """
-    if max_iterations is not None and max_iterations < 0:
-        raise ConfigError(f"expected max_iterations of at least 0, got {max_iterations}")
+    check_at_least(0, max_iterations=max_iterations)
     began = time.perf_counter()
     instances = geometries(env, td, symmetric=True)
     starts = [None] * len(instances) if initial is None else list(initial.cpu().numpy())
@@ -74,20 +73,20 @@ def ils(
         record_cost(before)
         left = max(seconds - (time.perf_counter() - began), 0.0)
         if geometry.demand is None:
-            found = iterate_tour(
+            improved = iterate_tour(
                 geometry.points, start, geometry.matrix,
                 max_kicks=max_iterations, max_runtime=left, seed=seed, on_improvement=record_cost,
                 is_stopped=is_cancelled,
             )  # fmt: skip
         else:
-            found = iterate_routes(
+            improved = iterate_routes(
                 geometry.points, geometry.demand, geometry.limit, start, geometry.matrix,
                 max_ruins=max_iterations, max_runtime=left, seed=seed, on_improvement=record_cost,
                 is_stopped=is_cancelled,
             )  # fmt: skip
-        return found if geometry.cost(found) < before else start
+        return improved if geometry.cost(improved) < before else start
 
-    found = map_in_threads(
+    solutions = map_in_threads(
         solve,
         list(zip(instances, starts, strict=True)),
         num_procs,
@@ -95,11 +94,11 @@ def ils(
         progress=progress,
         total=seconds,
     )
-    return as_actions(found, td)
+    return as_actions(solutions, td)
 
 
 def quick_solution(geometry: Geometry, rng: np.random.Generator) -> np.ndarray:
-    """A solution to begin with: random insertion, or a sweep with a short tour for each vehicle.
+    """A solution to start from: random insertion, or a sweep with a short tour for each vehicle.
 
     A sweep through many thousands of customers makes slices that are far too narrow, unless
     vehicles are large; there customers are also put where they cost least, and the shorter solution

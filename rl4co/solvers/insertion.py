@@ -42,7 +42,7 @@ def insertion(
         max_runtime: Seconds per instance after which customers are inserted in their own order,
             each at its best place, so that the end comes soon. Tours and routes with no constraint
             but the capacity need no limit: compiled loops build 35,000 customers in about a second.
-        num_procs: Instances solved at the same time, each in its own process (or thread).
+        num_procs: Instances solved at the same time, each in a separate process (or thread).
         progress: Whether to show a progress bar; None: if stderr is a terminal.
         max_vehicles: Most routes of a solution; None: any number.
 

@@ -33,7 +33,8 @@ import torch
 from tensordict import TensorDictBase
 from torch import Tensor
 
-from rl4co.core.errors import ConfigError, MissingDependencyError
+from rl4co.core.checks import check_at_least
+from rl4co.core.errors import MissingDependencyError
 from rl4co.envs.base import RL4COEnvBase
 from rl4co.envs.routing.tsp.insertion import insert_in_order
 from rl4co.envs.routing.tsp.local_search import improve_tour
@@ -79,13 +80,13 @@ def lkh(
     progress: bool | None = None,
     initial: Tensor | None = None,
 ) -> Tensor:
-    """Tours by LKH. The same arguments give the same tours unless the time limit strikes.
+    """Tours by LKH. Results are reproducible unless the time limit is reached.
 
     Args:
         env: Environment.
         td: State after reset.
         max_runtime: Seconds per instance, after which the best tour so far counts.
-        num_procs: Instances solved at the same time, each in its own process.
+        num_procs: Instances solved at the same time, each in a separate process.
         runs: Independent runs of LKH, of which the best counts.
         seed: Seed of LKH.
         executable: Path of LKH-3, which then solves everything. None: that in `RL4CO_LKH`, for what
@@ -98,8 +99,7 @@ def lkh(
         Actions `[B, T]`; closed tours start at node 0 (or like the initial one, if that is not
         improved).
     """
-    if runs < 1:
-        raise ConfigError(f"expected at least 1 run, got {runs}")
+    check_at_least(1, runs=runs)
     began = time.perf_counter()
     seed = seed or LARGEST_SEED  # LKH takes 0 for the time of day
     reject_dense(env, td, "LKH")
@@ -156,7 +156,7 @@ class _Job(NamedTuple):
 
     Attributes:
         matrix: Integer distances `[M, M]`.
-        start: Tour or path to begin with, or None.
+        start: Tour or path to start from, or None.
         points: Coordinates `[M, 2]`, if there are any.
     """
 

@@ -13,7 +13,7 @@ import torch
 from tensordict import TensorDictBase
 from torch import Tensor
 
-from rl4co.core.errors import ConfigError
+from rl4co.core.checks import check_at_least
 from rl4co.core.rng import derive_generator
 from rl4co.decoding.rollout import rollout
 from rl4co.envs.base import RL4COEnvBase
@@ -55,8 +55,7 @@ def local_search(
     Returns:
         Actions `[B, T]`.
     """
-    if starts < 1:
-        raise ConfigError(f"expected starts of at least 1, got {starts}")
+    check_at_least(1, starts=starts)
     if initial is None:
         initial = (greedy if knows_gains(env) else nearest_neighbor)(env, td)[0]
     end = time.perf_counter() + max_runtime * len(td)

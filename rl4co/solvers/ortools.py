@@ -8,7 +8,7 @@ can be used, they find better solutions in the same time, much better ones of th
 
 OR-Tools computes with integers, see :mod:`rl4co.solvers._integers` for the resolution and the
 rounding of limits. The costs returned are exact: they come from the environment. Prizes of the
-SPCTSP are known in advance here: no policy can be expected to reach these costs.
+SPCTSP are known in advance here: policies cannot be expected to reach these costs.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from importlib.util import find_spec
 from tensordict import TensorDictBase
 from torch import Tensor
 
-from rl4co.core.errors import ConfigError, MissingDependencyError
+from rl4co.core.checks import check_at_least
+from rl4co.core.errors import MissingDependencyError
 from rl4co.envs.base import RL4COEnvBase
 from rl4co.solvers._base import register_solver
 from rl4co.solvers._integers import to_integers
@@ -37,7 +38,7 @@ def ortools(
     progress: bool | None = None,
     max_vehicles: int | None = None,
 ) -> Tensor:
-    """Solutions by OR-Tools. With `max_solutions` the same arguments give the same solutions.
+    """Solutions by OR-Tools. With `max_solutions` results are reproducible.
 
     The search is deterministic, so a `seed` is ignored.
 
@@ -45,7 +46,7 @@ def ortools(
         env: Environment.
         td: State after reset.
         max_runtime: Seconds per instance, all of which are used.
-        num_procs: Instances solved at the same time, each in its own process.
+        num_procs: Instances solved at the same time, each in a separate process.
         max_solutions: Solutions that local search goes through per instance; None: only time
             counts. Guided local search never stops by itself.
         progress: Whether to show a progress bar; None: if stderr is a terminal.
@@ -56,8 +57,7 @@ def ortools(
     """
     if find_spec("ortools") is None:
         raise MissingDependencyError("ortools", "solvers")
-    if max_solutions is not None and max_solutions < 1:
-        raise ConfigError(f"expected at least 1 solution, got {max_solutions}")
+    check_at_least(1, max_solutions=max_solutions)
     return solve_routing(
         env,
         td,

@@ -7,9 +7,9 @@ percent of the best known ones after a few seconds.
 PyVRP computes with integers, see :mod:`rl4co.solvers._integers` for the resolution and the rounding
 of limits. The costs returned are exact: they come from the environment.
 
-It solves what a sum of route lengths and of costs of customers left out can express. The longest
+The objective is a sum of route lengths and of costs of skipped customers. The longest
 route and lateness are not among it, nor are split deliveries: on request, the SDVRP is solved
-without any. Prizes of the SPCTSP are known in advance here: no policy can be expected to reach
+without any. Prizes of the SPCTSP are known in advance here: policies cannot be expected to reach
 these costs.
 """
 
@@ -21,7 +21,8 @@ from importlib.util import find_spec
 from tensordict import TensorDictBase
 from torch import Tensor
 
-from rl4co.core.errors import ConfigError, MissingDependencyError, UnsupportedError
+from rl4co.core.checks import check_at_least
+from rl4co.core.errors import MissingDependencyError, UnsupportedError
 from rl4co.envs.base import RL4COEnvBase
 from rl4co.solvers._base import register_solver
 from rl4co.solvers._integers import to_integers
@@ -46,17 +47,17 @@ def pyvrp(
     initial: Tensor | None = None,
     max_vehicles: int | None = None,
 ) -> Tensor:
-    """Solutions by PyVRP. With `max_iterations` the same arguments give the same solutions.
+    """Solutions by PyVRP. With `max_iterations` results are reproducible.
 
     Args:
         env: Environment.
         td: State after reset.
         max_runtime: Seconds per instance, all of which are used.
-        num_procs: Instances solved at the same time, each in its own process.
+        num_procs: Instances solved at the same time, each in a separate process.
         max_iterations: Most iterations per instance; None: only time counts.
         seed: Seed of PyVRP.
         progress: Whether to show a progress bar; None: if stderr is a terminal.
-        initial: Solutions to begin with `[B, T]`; the result is not worse.
+        initial: Initial solutions `[B, T]`; the result is not worse.
         max_vehicles: Most routes of a solution; None: any number.
 
     Returns:
@@ -70,10 +71,8 @@ def pyvrp(
             f"expected pyvrp {'.'.join(map(str, OLDEST))} or later, which needs Python 3.11, got "
             f"{installed}; upgrade it or use ortools"
         )
-    if max_iterations is not None and max_iterations < 1:
-        raise ConfigError(f"expected at least 1 iteration, got {max_iterations}")
-    if seed < 0:
-        raise ConfigError(f"expected a seed of at least 0, got {seed}")
+    check_at_least(1, max_iterations=max_iterations)
+    check_at_least(0, seed=seed)
     return solve_routing(
         env,
         td,

@@ -7,12 +7,12 @@ import torch
 from tensordict import TensorDictBase
 from torch import Tensor
 
-from rl4co.core.errors import ConfigError
+from rl4co.core.checks import check_at_least
 from rl4co.core.rng import derive_generator
 from rl4co.decoding.logits import sample_weights
 from rl4co.decoding.rollout import rollout
 from rl4co.envs.base import RL4COEnvBase
-from rl4co.solvers._base import Found, keep_better, register_solver
+from rl4co.solvers._base import SolverResult, keep_better, register_solver
 
 
 @register_solver("random")
@@ -24,7 +24,7 @@ def random(
     num_procs: int,
     seed: int | None = 0,
     samples: int = 1,
-) -> Found:
+) -> SolverResult:
     """Solutions of any environment, drawn uniformly step by step.
 
     Args:
@@ -38,8 +38,7 @@ def random(
     Returns:
         Actions `[B, T]` and, with several samples, mean costs `[B]`.
     """
-    if samples < 1:
-        raise ConfigError(f"expected samples of at least 1, got {samples}")
+    check_at_least(1, samples=samples)
     rng = None if seed is None else derive_generator(seed, "random", device=td.device or "cpu")
 
     def draw(state: TensorDictBase) -> TensorDictBase:
@@ -52,4 +51,4 @@ def random(
         best = (actions, reward) if best is None else keep_better(best, (actions, reward))
         total = total + reward
     assert best is not None
-    return Found(best[0], mean_costs=-total / samples if samples > 1 else None)
+    return SolverResult(best[0], mean_costs=-total / samples if samples > 1 else None)

@@ -13,7 +13,7 @@ import numpy as np
 from tensordict import TensorDictBase
 from torch import Tensor
 
-from rl4co.core.errors import ConfigError
+from rl4co.core.checks import check_at_least
 from rl4co.envs.base import RL4COEnvBase
 from rl4co.envs.routing.cvrp.sweep import join_routes, sweep_partition
 from rl4co.envs.routing.tsp.insertion import insert_in_order
@@ -35,13 +35,13 @@ def random_insertion(
     seed: int = 0,
     progress: bool | None = None,
 ) -> Tensor:
-    """The best of some random insertions; the same arguments give the same solutions.
+    """The best of some random insertions; results are reproducible.
 
     Args:
         env: Environment.
         td: State after reset.
         max_runtime: Seconds per instance after which no further run is begun.
-        num_procs: Instances solved at the same time, each in its own thread.
+        num_procs: Instances solved at the same time, each in a separate thread.
         runs: Insertions with different orders, of which the best counts.
         seed: Seed of the orders.
         progress: Whether to show a progress bar; None: if stderr is a terminal.
@@ -49,8 +49,7 @@ def random_insertion(
     Returns:
         Actions `[B, T]`.
     """
-    if runs < 1:
-        raise ConfigError(f"expected at least 1 run, got {runs}")
+    check_at_least(1, runs=runs)
 
     def solve(job: tuple[int, Geometry], record_cost: RecordCost) -> np.ndarray:
         number, geometry = job
@@ -70,8 +69,8 @@ def random_insertion(
 
     jobs = list(enumerate(geometries(env, td)))
     description = f"random insertion ({env.name})"
-    found = map_in_threads(solve, jobs, num_procs, description=description, progress=progress)
-    return as_actions(found, td)
+    solutions = map_in_threads(solve, jobs, num_procs, description=description, progress=progress)
+    return as_actions(solutions, td)
 
 
 def insert_randomly(geometry: Geometry, rng: np.random.Generator) -> np.ndarray:

@@ -5,8 +5,8 @@ https://www.scipopt.org. Open source; one of the two solvers of the paper.
     solutions = env.solve(instances, solver="scip", max_runtime=60.0)
     solutions.costs, solutions.bounds, solutions.optimal
 
-It begins with the solution of a local search (or a given one), so there is a solution however short
-the time is. :mod:`rl4co.solvers.formulations` has the programs.
+The search starts from the solution of a local search (or an initial one), so there is a solution
+for any time limit. The programs are defined in :mod:`rl4co.solvers.formulations`.
 """
 
 from __future__ import annotations

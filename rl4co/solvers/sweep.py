@@ -14,7 +14,7 @@ import numpy as np
 from tensordict import TensorDictBase
 from torch import Tensor
 
-from rl4co.core.errors import ConfigError
+from rl4co.core.checks import check_at_least
 from rl4co.envs.base import RL4COEnvBase
 from rl4co.envs.routing.cvrp.sweep import join_routes, order_route, sweep_partition
 from rl4co.envs.routing.tsp.iterated_search import iterate_tour
@@ -39,7 +39,7 @@ def sweep(
     polish: bool = False,
     progress: bool | None = None,
 ) -> Tensor:
-    """The best of some sweeps; the same arguments give the same solutions.
+    """The best of some sweeps; results are reproducible.
 
     A tour (TSP) is a sweep with a single vehicle, so only the order of its customers counts.
 
@@ -48,7 +48,7 @@ def sweep(
         td: State after reset, with coordinates.
         max_runtime: Seconds per instance after which no further sweep is begun, and no further
             tour is polished.
-        num_procs: Instances solved at the same time, each in its own thread.
+        num_procs: Instances solved at the same time, each in a separate thread.
         starts: Sweeps that begin at different angles, of which the best counts.
         polish: Whether the tour of each vehicle is improved by iterated local search.
         progress: Whether to show a progress bar; None: if stderr is a terminal.
@@ -56,8 +56,7 @@ def sweep(
     Returns:
         Actions `[B, T]`.
     """
-    if starts < 1:
-        raise ConfigError(f"expected at least 1 start, got {starts}")
+    check_at_least(1, starts=starts)
 
     def solve(geometry: Geometry, record_cost: RecordCost) -> np.ndarray:
         end = time.perf_counter() + max_runtime
@@ -90,8 +89,8 @@ def sweep(
 
     description = f"sweep ({env.name})"
     jobs = geometries(env, td, symmetric=True, planar=True)
-    found = map_in_threads(solve, jobs, num_procs, description=description, progress=progress)
-    return as_actions(found, td)
+    solutions = map_in_threads(solve, jobs, num_procs, description=description, progress=progress)
+    return as_actions(solutions, td)
 
 
 def _polish(points: np.ndarray, route: np.ndarray, is_over: Callable[[], bool]) -> np.ndarray:

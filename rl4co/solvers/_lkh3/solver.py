@@ -1,4 +1,4 @@
-"""LKH-3 by its executable: which problems it solves, and how they are handed to it."""
+"""LKH-3 by its executable: the problems that it solves, and their conversion."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ SAME = 1e-9
 
 def require_executable(path: str | os.PathLike[str]) -> str:
     """The full path of an executable, a file or a name on the search path."""
-    found = shutil.which(os.path.abspath(path)) or shutil.which(path)
-    if found is None:
+    program = shutil.which(os.path.abspath(path)) or shutil.which(path)
+    if program is None:
         raise ConfigError(
             f"expected the executable of LKH-3, got {os.fspath(path)!r}, which cannot be run; "
             "build it from http://webhotel4.ruc.dk/~keld/research/LKH-3"
         )
-    return os.path.abspath(found)
+    return os.path.abspath(program)
 
 
 def solve_with_executable(
@@ -52,7 +52,7 @@ def solve_with_executable(
 ) -> Tensor:
     """Actions `[B, T]`; for the arguments see :func:`rl4co.solvers.lkh.lkh`."""
     program = require_executable(executable)
-    # Here and not where LKH-3 is started: a worker that is killed takes nothing away.
+    # Created here, as a worker that is killed could not remove it.
     with tempfile.TemporaryDirectory(prefix="rl4co-lkh-") as folder:
         return solve_routing(
             env,
@@ -87,7 +87,7 @@ def find_obstacle(problem: RoutingProblem) -> str | None:
     """Why LKH-3 cannot solve a problem; None: it has a type for it."""
     vehicle = problem.vehicles[0]
     if problem.objective != "sum" or problem.skip_cost is not None or problem.prize is not None:
-        return "it minimises the length of routes that visit everybody"
+        return "it minimises the length of routes that visit all customers"
     plain = Vehicle(
         end=None if vehicle.end is None else 0,
         count=vehicle.count,

@@ -2,8 +2,8 @@
 
 Report: http://webhotel4.ruc.dk/~keld/research/LKH-3/LKH-3_REPORT.pdf. It solves routing problems as
 tours through as many copies of the depot as there are vehicles, and minimises penalties first.
-Every improvement is written to a file of its own, so a program that is ended, by its time limit or
-otherwise, leaves its best solution behind.
+Every improvement is written to a separate file, so the best solution survives when the program is
+killed, by its time limit or otherwise.
 
 | problem | TYPE | remarks |
 |---|---|---|
@@ -35,14 +35,14 @@ from rl4co.core.errors import RL4COError
 from rl4co.solvers._job_report import is_cancelled, record_cost, report_incumbent
 from rl4co.solvers._problem import INFINITY, Array, Route, RoutingProblem
 
-#: Length of a leg that must not be used. LKH-3 takes nothing above INT_MAX / 2 / 100.
+#: Length of a leg that must not be used. LKH-3 accepts nothing above INT_MAX / 2 / 100.
 FORBIDDEN = 10_000_000
 #: End of the windows of nodes that have none.
 ALWAYS = 2_000_000_000
 #: Vehicles beyond the fewest that loads need: so many, and this share of those.
 SPARE, SPARE_SHARE = 2, 0.25
-#: Seconds between two looks at the tours.
-LOOK_EVERY = 0.05
+#: Seconds between two reads of the tours.
+POLL_INTERVAL = 0.05
 #: Lines of LKH-3's output that an error shows.
 LAST_LINES = 5
 
@@ -64,12 +64,12 @@ def solve_problem(
         problem: In integers, see :mod:`rl4co.solvers._lkh3.solver`.
         max_runtime: Seconds after which the program is ended.
         executable: Path of LKH-3.
-        folder: Where its files go; whoever gave it takes it away.
+        folder: Folder for its files; the caller removes it.
         runs: Independent runs, of which the best counts.
         seed: Seed of LKH-3.
-        start: Solution to begin with.
+        start: Solution to start from.
     """
-    if len(problem.customers) < 2:  # LKH-3 refuses fewer than three nodes
+    if len(problem.customers) < 2:  # LKH-3 rejects fewer than three nodes
         routes = [Route(0, list(problem.customers))]
         return routes, problem.cost(routes)
     place = Path(tempfile.mkdtemp(dir=folder))
@@ -93,14 +93,16 @@ def solve_problem(
     lines = ["SPECIAL", *(f"{key} = {value}" for key, value in parameters.items()), ""]
     (place / _PARAMETERS).write_text("\n".join(lines))
     best = Incumbent(task, place)
-    output = _run(executable, place, max_runtime, best.look)
+    output = _run(executable, place, max_runtime, best.update)
     if best.routes is None and output is not None:
         raise RL4COError(f"expected tours of {executable}, got none and the output:\n{output}")
     return None if best.routes is None else (best.routes, best.cost)
 
 
-def _run(executable: str, place: Path, max_runtime: float, look: Callable[[], None]) -> str | None:
-    """Runs LKH-3 and looks at its tours from time to time; the end of its output if it failed."""
+def _run(
+    executable: str, place: Path, max_runtime: float, update: Callable[[], None]
+) -> str | None:
+    """Runs LKH-3 and reads its tours regularly; returns the end of its output if it failed."""
     with (place / "output").open("wb") as output:
         process = subprocess.Popen(
             [executable, _PARAMETERS],
@@ -114,15 +116,15 @@ def _run(executable: str, place: Path, max_runtime: float, look: Callable[[], No
         until = time.monotonic() + max_runtime
         try:
             while process.poll() is None and time.monotonic() < until and not is_cancelled():
-                time.sleep(LOOK_EVERY)
-                look()
+                time.sleep(POLL_INTERVAL)
+                update()
             code = process.poll()
         finally:
             _kill_group(process)
             if guard is not None:
                 guard.kill()
                 guard.communicate()
-    look()
+    update()
     if not code:
         return None
     text = (place / "output").read_text(errors="replace")
@@ -151,7 +153,7 @@ def _kill_group(process: subprocess.Popen[bytes]) -> None:
 
 
 class Incumbent:
-    """The best of the tours in a folder; every improvement is noted in the account of the job.
+    """The best of the tours in a folder; every improvement is reported.
 
     Attributes:
         routes: The routes; None: there is no feasible tour yet.
@@ -164,7 +166,7 @@ class Incumbent:
         self.cost = INFINITY
         self._seen: set[Path] = set()
 
-    def look(self) -> None:
+    def update(self) -> None:
         """Reads tours that are new, and written completely."""
         for file in set(self.place.glob(_TOURS.format("*"))) - self._seen:
             words = file.read_text().partition("TOUR_SECTION")[2].split()
@@ -183,8 +185,8 @@ class Incumbent:
 class Task:
     """A routing problem in the terms of LKH-3, whose nodes count from 1.
 
-    Behind the nodes of the problem there may be idle ones, at the place of the depot: what vehicles
-    visit that are not needed. From there the way leads to the depot only.
+    After the nodes of the problem there may be idle ones at the location of the depot, which spare
+    vehicles visit. They only lead back to the depot.
     """
 
     def __init__(self, problem: RoutingProblem) -> None:
@@ -217,7 +219,7 @@ class Task:
         return "\n".join([*lines, "EOF", ""])
 
     def tour_text(self, routes: Sequence[Route]) -> str:
-        """A file with a tour: the routes, and what vehicles do that are not needed."""
+        """A file with a tour: the routes, and those of spare vehicles."""
         idle = list(range(len(self.problem.length) + 1, self.size + 1))
         parts = [[node + 1 for node in route.nodes] for route in routes if route.nodes]
         while idle and len(parts) < self.vehicles:
@@ -230,15 +232,15 @@ class Task:
         return "\n".join([*lines, "-1", "EOF", ""])
 
     def routes(self, tour: Sequence[int]) -> list[Route]:
-        """Routes of a tour with nodes from 0; those behind the last one are depots."""
+        """Routes of a tour with nodes from 0; those after the last one are depots."""
         first = tour.index(0)
-        found: list[list[int]] = [[]]
+        parts: list[list[int]] = [[]]
         for node in (*tour[first + 1 :], *tour[:first]):
             if node >= self.size:
-                found.append([])
+                parts.append([])
             elif node < len(self.problem.length):
-                found[-1].append(node)
-        return [Route(0, nodes) for nodes in found if nodes]
+                parts[-1].append(node)
+        return [Route(0, nodes) for nodes in parts if nodes]
 
     # ---------------------------------------------------------------- numbers
 
@@ -294,8 +296,8 @@ class Task:
 
     def _of_nodes(self, values: Array | None) -> list[int]:
         """One number for each node, 0 for idle ones."""
-        given = [] if values is None else [int(value) for value in values]
-        return given + [0] * (self.size - len(given))
+        numbers = [] if values is None else [int(value) for value in values]
+        return numbers + [0] * (self.size - len(numbers))
 
     def _windows(self) -> list[tuple[int, int]]:
         problem = self.problem
@@ -310,7 +312,7 @@ class Task:
 
 
 def _find_type(problem: RoutingProblem) -> str:
-    """What LKH-3 calls the problem."""
+    """The problem type in the terms of LKH-3."""
     vehicle, is_symmetric = problem.vehicles[0], (problem.length == problem.length.T).all()
     if problem.orders:
         return "PDTSP"

@@ -1,4 +1,4 @@
-"""How each problem is handed to classical solvers: one module per problem, found by its name.
+"""Formulations of the problems for classical solvers: one module per problem, found by its name.
 
 A module registers one class under its own name, which says which solvers the problem prefers and
 how its instances and solutions are translated:

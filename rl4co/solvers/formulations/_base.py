@@ -1,4 +1,4 @@
-"""What the formulations of all kinds of problems have in common: the solvers that they prefer."""
+"""The base class of all formulations: the solvers that a problem prefers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class Formulation:
     """How one problem is handed to classical solvers. Its methods keep nothing on the object.
 
     Attributes:
-        kind: What it describes, for messages; each kind has a base class of its own.
+        kind: Name of its kind, for messages; each kind has a base class.
         solvers: Names of the solvers that look for the best solutions of the problem, the best one
             first: it is the default. The last one is quick. Others that read this kind solve the
             problem if asked for.
@@ -35,11 +35,11 @@ def formulation_of(env: Any, kind: type[F]) -> F:
         env: Environment.
         kind: Base class of the formulations wanted.
     """
-    found = FORMULATIONS.get(env.name)
-    if found is None or not issubclass(found, kind):
-        got = "none" if found is None else f"a {found.kind}"
+    formulation = FORMULATIONS.get(env.name)
+    if formulation is None or not issubclass(formulation, kind):
+        got = "none" if formulation is None else f"a {formulation.kind}"
         raise UnsupportedError(
             f"expected an environment with a {kind.kind}, got {env.name!r} with {got}; register "
             f"one with FORMULATIONS.register({env.name!r})"
         )
-    return found()
+    return formulation()

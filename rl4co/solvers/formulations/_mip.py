@@ -26,7 +26,7 @@ class MIPFormulation(Formulation):
 
         Args:
             instance: The instance.
-            first: Actions of a solution to begin with.
+            first: Actions of a solution to start from.
             attempt: How many problems came before, each of them too small.
         """
         raise NotImplementedError
@@ -36,5 +36,5 @@ class MIPFormulation(Formulation):
         raise NotImplementedError
 
     def is_complete(self, instance: Arrays, problem: MixedIntegerProblem, values: Floats) -> bool:
-        """Whether a solution of the problem is one of the whole instance at the same cost."""
+        """Whether a solution of the problem is one of the full instance at the same cost."""
         return True

@@ -1,4 +1,4 @@
-"""Formulations of routing problems: lengths, loads, and the way back from routes to actions."""
+"""Formulations of routing problems: lengths, loads, and the actions of routes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from rl4co.solvers.formulations._base import Formulation
 #: The state of one instance after reset, as float64 (or bool) arrays.
 Instance = Mapping[str, Any]
 
-#: Share of an environment's tolerance on limits that formulations spend. The rest is for rounding.
+#: Share of the tolerance of environments that formulations use; the remainder is for rounding.
 SHARE = 0.5
 
 #: Demands this close to whole numbers of units are whole numbers: float32 has about seven digits.
@@ -29,7 +29,7 @@ class RoutingFormulation(Formulation):
 
     kind = "routing formulation"
     #: Whether instances are tours, or routes limited by a capacity alone, and symmetric in general:
-    #: what heuristics for large instances take.
+    #: the input of heuristics for large instances.
     is_plain: ClassVar[bool] = False
 
     def formulate(self, env: Any, instance: Instance) -> RoutingProblem:
@@ -56,7 +56,7 @@ class RoutingFormulation(Formulation):
 
 
 def split_at_depot(actions: Sequence[int]) -> list[list[int]]:
-    """What comes before, between and behind the visits of the depot."""
+    """The nodes before, between and after the visits of the depot."""
     parts: list[list[int]] = [[]]
     for node in actions:
         if node == 0:
@@ -111,7 +111,7 @@ def whole_loads(
 
     Args:
         demands: Arrays `[N]` in the units of `capacity`.
-        capacity: What a vehicle carries.
+        capacity: Capacity of a vehicle.
         units: Original units of a capacity.
         tolerance: Relative slack of the environment on the capacity.
     """
@@ -122,7 +122,7 @@ def whole_loads(
 
 
 def customers_of(num_nodes: int, num_depots: int = 1) -> tuple[int, ...]:
-    """All nodes behind the depots."""
+    """All nodes after the depots."""
     return tuple(range(num_depots, num_nodes))
 
 
@@ -138,7 +138,7 @@ def orders_of(customers: Sequence[int]) -> tuple[tuple[int, int], ...]:
 
 
 class SelectiveFormulation(RoutingFormulation):
-    """One tour from the depot that need not visit everybody."""
+    """One tour from the depot that need not visit all customers."""
 
     def encode(
         self, env: Any, problem: RoutingProblem, routes: Sequence[Route]

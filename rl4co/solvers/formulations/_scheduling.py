@@ -27,7 +27,7 @@ class Task(NamedTuple):
 
     Attributes:
         arguments: Arguments of the worker's function, without the limits.
-        unit: What a unit of its objective is worth.
+        unit: Value of a unit of its objective.
     """
 
     arguments: tuple[Any, ...]
@@ -54,12 +54,12 @@ class SchedulingFormulation(Formulation):
         Args:
             env: Environment.
             td: State after reset.
-            first: Solutions to begin with `[B, T]`.
+            first: Initial solutions `[B, T]`.
         """
         raise NotImplementedError
 
     def encode(self, env: Any, td: TensorDictBase, solutions: Sequence[Any]) -> Tensor:
-        """Actions `[B, T]` of what the worker found."""
+        """Actions `[B, T]` of the solutions of the worker."""
         raise NotImplementedError
 
     def rules(self, lookahead: float) -> Mapping[str, Rule]:

@@ -1,4 +1,4 @@
-"""What formulations of shops share: tasks for CP-SAT, and the rules of job shops."""
+"""Shared parts of formulations of shops: tasks for CP-SAT, and the rules of job shops."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ from rl4co.solvers.formulations._scheduling import (
 
 
 def shop_task(jobs: Jobs, starts: Mapping[tuple[int, int, int], float]) -> Task:
-    """A task from a schedule to begin with: (job, place, machine) → start."""
+    """A task from a schedule to start from: (job, place, machine) → start."""
     times = [time for job in jobs for operation in job for time in operation.values()]
     unit = find_unit(times, RESOLUTION)
-    whole = [
+    integers = [
         [{machine: math.floor(time / unit) for machine, time in op.items()} for op in job]
         for job in jobs
     ]
     # Of equal starts the earlier operation of a job comes first.
     order = sorted(starts, key=lambda key: (starts[key], key[1], key[0]))
-    return Task((whole, order), unit)
+    return Task((integers, order), unit)
 
 
 class JobShopFormulation(SchedulingFormulation):
-    """Shops in which each job has a sequence of operations of its own: JSSP and FJSP."""
+    """Shops in which each job has its own sequence of operations: JSSP and FJSP."""
 
     solvers = ("cpsat", "dispatching")
     first_rules = ("mwkr", "mor", "spt", "fifo")

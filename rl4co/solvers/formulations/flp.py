@@ -5,8 +5,8 @@ $$\\min \\sum_{ij} c_{ij} x_{ij} + \\sum_j r_j o_j \\quad \\text{with} \\quad
   y_i \\in \\{0, 1\\}$$
 
 where i runs over the K nearest locations of customer j, and $o_j$ stands for all others, at the
-price $r_j$ of the nearest of them. So the cost is a lower bound on that of the whole problem, and
-equal to it if nobody needs $o_j$. Otherwise K is doubled.
+cost $r_j$ of the nearest of them. So the cost is a lower bound on that of the full problem, and
+equal to it if no $o_j$ is used. Otherwise K is doubled.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ class FLPFormulation(MIPFormulation):
         customers = np.arange(size)
         serve = size + np.arange(depth * size).reshape(depth, size)  # variables x, behind the y
         beyond = size + depth * size + customers  # variables o
-        price = _price_beyond(costs, depth)
+        cost_beyond = _cost_beyond(costs, depth)
         rows = Rows()
-        rows.add([*serve, *([] if price is None else [beyond])], [1.0], 1.0, 1.0)
+        rows.add([*serve, *([] if cost_beyond is None else [beyond])], [1.0], 1.0, 1.0)
         rows.add([serve.ravel(), nearest.ravel()], [1.0, -1.0], upper=0.0)
         rows.add([np.full(1, y) for y in range(size)], [1.0], wanted, wanted)
         parts = [np.zeros(size), costs[nearest, customers].ravel()]
-        parts += [] if price is None else [price]
+        parts += [] if cost_beyond is None else [cost_beyond]
         cost = np.concatenate(parts)
         is_integer = np.arange(len(cost)) < size
         return rows.problem(cost, is_integer, _guess(costs, chosen, nearest, len(cost)))
@@ -71,7 +71,7 @@ def _nearest(costs: Floats, chosen: np.ndarray, attempt: int) -> np.ndarray:
     return order[: min(max(NUM_NEAREST, furthest) * 2**attempt, len(costs))]
 
 
-def _price_beyond(costs: Floats, depth: int) -> Floats | None:
+def _cost_beyond(costs: Floats, depth: int) -> Floats | None:
     """Cost of the nearest location that is not among the first `[N]`; None if all are."""
     return None if depth == len(costs) else np.sort(costs, axis=0)[depth]
 

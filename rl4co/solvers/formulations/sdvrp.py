@@ -1,4 +1,4 @@
-"""SDVRP in which nobody is served twice: a CVRP of the customers with a demand."""
+"""SDVRP in which no customer is served twice: a CVRP of the customers with a demand."""
 
 from __future__ import annotations
 

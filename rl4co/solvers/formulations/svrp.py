@@ -25,7 +25,7 @@ class SVRPFormulation(RoutingFormulation):
     solvers = ("pyvrp", "ortools", "insertion")
 
     def formulate(self, env: Any, instance: Instance) -> RoutingProblem:
-        """Technicians refuse what is beyond their skills."""
+        """Technicians cannot serve customers beyond their skills."""
         length = lengths(instance)
         staff = [
             Vehicle(rate=float(rate), refuses=frozenset(np.flatnonzero(instance["skills"] > skill)))

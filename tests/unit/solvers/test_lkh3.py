@@ -196,7 +196,7 @@ def test_what_it_cannot_solve(lkh3: str):
     """The reason, before a program is started."""
     for problem, settings, reason in (
         ("mtvrp", {"variant_preset": "vrpltw"}, "time windows and a longest route together"),
-        ("op", {}, "routes that visit everybody"),
+        ("op", {}, "routes that visit all customers"),
         ("svrp", {}, "vehicles of one kind"),
         ("shpp", {}, "vehicles of one kind, with one depot"),
     ):
