@@ -35,7 +35,7 @@ from rl4co.models.zoo.glop.revision import Reviser, check_revisers
 from rl4co.solvers._base import register_solver
 from rl4co.solvers._cancellation import is_cancelled
 from rl4co.solvers._geometry import Geometry, as_actions, geometries
-from rl4co.solvers._threads import Note, map_in_threads
+from rl4co.solvers._threads import RecordCost, map_in_threads
 from rl4co.solvers.formulations import RoutingFormulation
 from rl4co.solvers.random_insertion import insert_randomly
 
@@ -93,7 +93,7 @@ def glop(
         )
     networks = [reviser.policy for reviser in revisers] + ([] if policy is None else [policy])
 
-    def solve(job: tuple[int, Geometry], note: Note) -> np.ndarray:
+    def solve(job: tuple[int, Geometry], record_cost: RecordCost) -> np.ndarray:
         number, geometry = job
         rng, budget = np.random.default_rng((seed, number)), Budget(max_runtime, is_cancelled)
         best, shortest = None, np.inf
@@ -103,7 +103,7 @@ def glop(
             cost = geometry.cost(visits)
             if best is None or cost < shortest:
                 best, shortest = visits, cost
-                note(cost)
+                record_cost(cost)
             if budget.is_over():
                 break
         assert best is not None
