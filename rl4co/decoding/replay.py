@@ -33,6 +33,8 @@ PIECE = {"cpu": 2**20}
 PIECE_ELSEWHERE = 2**27
 #: Up to this many times a piece, everything is computed at once and kept for the backward pass.
 WHOLE = 8
+#: Queries of a piece if their logits are not stored: a few arrays of half a gigabyte.
+FUSED_QUERIES = 2**20
 
 
 def log_probs_from(logits_fn: LogitsFn) -> LogProbFn:
@@ -57,6 +59,7 @@ def replay(
     by_instance: Callable[[slice], LogProbFn] | None = None,
     chunk: int | None = None,
     with_entropy: bool = False,
+    fused: bool = False,
 ) -> tuple[Tensor, Tensor | None]:
     """Log-probabilities (and entropies) of a rollout's actions, differentiable.
 
@@ -68,6 +71,7 @@ def replay(
             instances or none, and pieces are pieces of steps.
         chunk: Steps per piece; None: pieces are chosen by size.
         with_entropy: Compute the entropy of each step too.
+        fused: Whether `log_prob_fn` stores no logits, so that larger pieces fit.
 
     Returns:
         Log-probabilities `[B, S, T]` and entropies `[B, S, T]` (or None). Forced steps are 0.
@@ -95,10 +99,11 @@ def replay(
         values = [log_probs] if entropy is None else [log_probs, entropy]
         return torch.stack(values).unflatten(-1, (num_starts, -1))
 
-    logits_per_step = num_starts * rollout.trace["action_mask"].shape[-1]
-    plan = list(
-        _plan(rollout, logits_per_step, chunk, by_instance is not None, actions.device.type)
-    )
+    size = num_starts * rollout.trace["action_mask"].shape[-1]
+    limit, whole = PIECE.get(actions.device.type, PIECE_ELSEWHERE), WHOLE
+    if fused:
+        size, limit, whole = num_starts, FUSED_QUERIES, 1
+    plan = list(_plan(rollout, size, limit, whole, chunk, by_instance is not None))
     recompute = torch.is_grad_enabled() and (len(plan) > 1 or len(plan[0][1]) > 1)
     results = []
     for rows, parts in plan:
@@ -114,27 +119,35 @@ def replay(
 
 
 def _plan(
-    rollout: Rollout, logits_per_step: int, chunk: int | None, splits: bool, device: str
+    rollout: Rollout, size: int, limit: int, whole: int, chunk: int | None, splits: bool
 ) -> Iterator[tuple[slice, list[slice]]]:
-    """Instances that are replayed together, and the pieces of their steps."""
-    batch, _, most = rollout.actions.shape
-    most -= rollout.forced
-    limit = PIECE.get(device, PIECE_ELSEWHERE)
+    """Instances that are replayed together, and the pieces of their steps.
+
+    Args:
+        rollout: The rollout.
+        size: What a step of one instance needs.
+        limit: What a piece may need.
+        whole: Up to this many times as much, there is one piece.
+        chunk: Steps per piece; None: chosen by size.
+        splits: Whether a piece may consist of some instances.
+    """
+    batch, _, steps = rollout.actions.shape
+    steps -= rollout.forced
     if chunk is not None:
-        yield slice(0, batch), _cut(most, chunk)
+        yield slice(0, batch), _cut(steps, chunk)
         return
-    if batch * most * logits_per_step <= WHOLE * limit:
-        yield slice(0, batch), _cut(most, most)
+    if batch * steps * size <= whole * limit:
+        yield slice(0, batch), _cut(steps, steps)
         return
     if not splits:
-        yield slice(0, batch), _cut(most, max(1, limit // (batch * logits_per_step)))
+        yield slice(0, batch), _cut(steps, max(1, limit // (batch * size)))
         return
     lengths = _lengths(rollout)
-    size = max(1, limit // (most * logits_per_step))
-    for first in range(0, batch, size):
-        rows = slice(first, min(first + size, batch))
-        longest = most if lengths is None else max(lengths[rows])
-        yield rows, _cut(longest, max(1, limit // logits_per_step))
+    rows_at_once = max(1, limit // (steps * size))
+    for first in range(0, batch, rows_at_once):
+        rows = slice(first, min(first + rows_at_once, batch))
+        longest = steps if lengths is None else max(lengths[rows])
+        yield rows, _cut(longest, max(1, limit // size))
 
 
 def _cut(length: int, size: int) -> list[slice]:

@@ -18,6 +18,7 @@ import torch
 
 from torch import Tensor
 
+from rl4co import kernels
 from rl4co.core.adapters import adapt, hint
 from rl4co.core.errors import ConfigError, UnknownNameError
 from rl4co.core.ops import gather_nodes, step_entropy
@@ -122,6 +123,20 @@ class DecodingStrategy:
         return type(self).filter is DecodingStrategy.filter
 
     @property
+    def is_softmax(self) -> bool:
+        """Whether the distribution is a softmax of clipped, masked logits without truncation."""
+        return self.can_replay and not self.truncates
+
+    @property
+    def filters(self) -> dict[str, Any]:
+        """The settings of this softmax."""
+        return {
+            "mask_logits": self.mask_logits,
+            "temperature": self.temperature,
+            "tanh_clipping": self.tanh_clipping,
+        }
+
+    @property
     def truncates(self) -> bool:
         """Whether actions that the mask allows may get probability zero."""
         return self.top_k > 0 or self.top_p > 0
@@ -200,6 +215,16 @@ class DecodingStrategy:
 class Greedy(DecodingStrategy):
     """The most likely action."""
 
+    def decide(
+        self, task: DecodingTask, logits: Tensor, step: int, state: Mapping[str, Tensor]
+    ) -> Decision:
+        """As any strategy, or by the fused kernel."""
+        if type(self) is Greedy and _is_fused(self, task, logits):
+            fused = kernels.pointer.select(logits, state["action_mask"], **self.filters)
+            if fused is not None:
+                return Decision(*fused)
+        return super().decide(task, logits, step, state)
+
     def choose(self, logits: Tensor, step: int, state: Mapping[str, Tensor]) -> Tensor:
         """Argmax; the first index on ties."""
         return logits.argmax(-1)
@@ -211,9 +236,26 @@ class Sampling(DecodingStrategy):
 
     draws: ClassVar[bool] = True
 
+    def decide(
+        self, task: DecodingTask, logits: Tensor, step: int, state: Mapping[str, Tensor]
+    ) -> Decision:
+        """As any strategy, or by the fused kernel with the same random numbers."""
+        if type(self) is Sampling and _is_fused(self, task, logits):
+            uniform = torch.rand(*logits.shape[:-1], 1, generator=self.rng)
+            mask = state["action_mask"]
+            fused = kernels.pointer.select(logits, mask, uniform=uniform, **self.filters)
+            if fused is not None:
+                return Decision(*fused)
+        return super().decide(task, logits, step, state)
+
     def choose(self, logits: Tensor, step: int, state: Mapping[str, Tensor]) -> Tensor:
         """A draw from the softmax."""
         return sample_actions(logits, self.rng)
+
+
+def _is_fused(strategy: DecodingStrategy, task: DecodingTask, logits: Tensor) -> bool:
+    """Whether the fused kernel may choose from these logits."""
+    return strategy.is_softmax and not task.with_entropy and kernels.pointer.applies(logits)
 
 
 @dataclasses.dataclass(frozen=True)

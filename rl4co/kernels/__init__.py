@@ -11,20 +11,23 @@ Importing this package does not import numba: a loop is compiled when it is firs
 
 from __future__ import annotations
 
+from rl4co.kernels import pointer
 from rl4co.kernels.compile import CompiledFunction, compiled
 from rl4co.kernels.score_mixing import mix_scores
 from rl4co.kernels.switch import are_enabled, disabled, waits_for_device
 from rl4co.kernels.threads import run_in_chunks
-from rl4co.kernels.untouched import is_untouched, may_replace, standard
+from rl4co.kernels.untouched import is_standard, is_untouched, may_replace, standard
 
 __all__ = [
     "CompiledFunction",
     "are_enabled",
     "compiled",
     "disabled",
+    "is_standard",
     "is_untouched",
     "may_replace",
     "mix_scores",
+    "pointer",
     "run_in_chunks",
     "standard",
     "waits_for_device",

@@ -118,6 +118,16 @@ def library() -> Library | None:
     return None
 
 
+def applies(*tensors: Tensor, differentiable: bool = False) -> bool:
+    """Whether the library may compute with these tensors here and now.
+
+    Args:
+        tensors: Queries, keys or logits.
+        differentiable: Whether gradients may be wanted.
+    """
+    return _library_for(tensors, differentiable) is not None
+
+
 def logits(
     query: Tensor,
     key: Tensor,

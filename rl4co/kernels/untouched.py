@@ -49,6 +49,11 @@ def is_untouched(module: nn.Module) -> bool:
     return all(_is_standard(part) for part in module.modules())
 
 
+def is_standard(module: nn.Module) -> bool:
+    """Whether a module itself, apart from its parts, is of a standard class without any change."""
+    return _is_standard(module)
+
+
 def may_replace(module: nn.Module) -> bool:
     """Whether kernels are switched on and may do the work of this module."""
     return are_enabled() and is_untouched(module)

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import math
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -160,6 +161,11 @@ class PointerAttention(nn.Module):
         Returns:
             `[B, Q, N]`
         """
+        if folded_key is not None:
+            parts = merge_heads(glimpse_key), merge_heads(glimpse_value), folded_key
+            logits = kernels.pointer.logits(query, *parts, mask, self.num_heads, self.mask_inner)
+            if logits is not None:
+                return logits
         heads = self.glimpse(query, glimpse_key, glimpse_value, mask)  # [B, Q, D]
         return self.point(heads, logit_key, folded_key)
 
@@ -179,17 +185,47 @@ class PointerAttention(nn.Module):
         return glimpse @ logit_key.mT / math.sqrt(logit_key.shape[-1])
 
     def fold(self, logit_key: Tensor) -> Tensor | None:
-        """Keys `[..., N, D]` that score heads without projecting these; None where that is wrong.
+        """Keys `[..., N, D]` that score heads without the output projection, for the fused kernel.
 
-        As $(W_o h)^\\top K_i = h^\\top (W_o^\\top K_i)$, the output projection is multiplied once
-        for every node instead of once for every query. That takes an ordinary linear layer.
+        As $(W_o h)^\\top K_i = h^\\top (W_o^\\top K_i)$, the projection is applied once for every
+        node instead of once for every query. None if the pointer was changed in any way, or if the
+        projection has a bias.
         """
         layer = self.project_out
-        if not isinstance(layer, nn.Linear) or not kernels.may_replace(layer):
-            return None
-        if layer.bias is not None:
+        if not (self.has_default_attention and kernels.may_replace(self)) or layer.bias is not None:
             return None
         return logit_key @ (layer.weight / math.sqrt(logit_key.shape[-1]))
+
+    def log_probs(
+        self,
+        query: Tensor,
+        glimpse_key: Tensor,
+        glimpse_value: Tensor,
+        folded_key: Tensor | None,
+        mask: Tensor,
+        actions: Tensor,
+        filters: Mapping[str, Any],
+        with_entropy: bool = False,
+    ) -> tuple[Tensor, Tensor | None] | None:
+        """Log-probabilities and entropies `[B, Q]` by the fused kernel; None if it does not apply.
+
+        Args:
+            query: See :meth:`forward`, like all that is not listed.
+            glimpse_key: See there.
+            glimpse_value: See there.
+            folded_key: See there.
+            mask: See there.
+            actions: `[B, Q]`.
+            filters: `mask_logits`, `temperature` and `tanh_clipping`.
+            with_entropy: Whether entropies are wanted; otherwise None.
+        """
+        if folded_key is None:
+            return None
+        keys = merge_heads(glimpse_key), merge_heads(glimpse_value), folded_key
+        return kernels.pointer.log_prob(
+            query, *keys, mask, actions, self.num_heads,
+            mask_inner=self.mask_inner, with_entropy=with_entropy, **filters,
+        )  # fmt: skip
 
     def _inner_mask(self, mask: Tensor) -> Tensor | None:
         return mask.unsqueeze(1) if self.mask_inner else None  # [B, 1, Q, N]

@@ -289,6 +289,7 @@ class ConstructivePolicy(PretrainedMixin, nn.Module):
             by_instance=self._by_instance(plan, encoding),
             chunk=self.replay_chunk,
             with_entropy=plan.outputs.entropy,
+            fused=self.decoder.is_fused(encoding.cache, plan.strategy),
         )
         if self.check_nan:
             check_finite(self, task, rollout, plan.may_be_impossible)

@@ -71,6 +71,10 @@ class ConstructiveDecoder(RecordsArguments, nn.Module):
         """
         return lambda state: self(state, cache)
 
+    def is_fused(self, cache: Any, strategy: DecodingStrategy) -> bool:
+        """Whether :meth:`log_probs` stores no logits for the backward pass."""
+        return False
+
     def log_probs(
         self,
         state: State,

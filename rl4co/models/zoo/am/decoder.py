@@ -13,6 +13,9 @@ from torch import Tensor, nn
 
 from rl4co import kernels
 from rl4co.core.adapters import adapt
+from rl4co.decoding.rollout import SUPPORT
+from rl4co.decoding.strategies import DecodingStrategy
+from rl4co.envs.base import State
 from rl4co.models.embeddings import EmbeddingConfig, LinearDynamicEmbedding, make_embeddings
 from rl4co.models.nn.attention import AttentionFn, PointerAttention
 from rl4co.models.policies.autoregressive import AutoregressiveDecoder
@@ -116,8 +119,8 @@ class AttentionModelDecoder(AutoregressiveDecoder):
         return DecoderCache(
             context=self._prepare_context(hidden),
             graph_context=graph_context,
-            glimpse_key=self.pointer.split_heads(key).contiguous(),
-            glimpse_value=self.pointer.split_heads(value).contiguous(),
+            glimpse_key=self.pointer.split_heads(key),
+            glimpse_value=self.pointer.split_heads(value),
             logit_key=logit_key,
             folded_key=self.pointer.fold(logit_key) if self.dynamic_embedding is None else None,
         )
@@ -130,6 +133,34 @@ class AttentionModelDecoder(AutoregressiveDecoder):
     def forward(self, state: Mapping[str, Tensor], cache: DecoderCache) -> Tensor:
         """Logits `[B, Q, N]`, neither clipped nor masked."""
         return self.point(self._query(state, cache), state, cache)
+
+    def is_fused(self, cache: DecoderCache, strategy: DecodingStrategy) -> bool:
+        """Whether the fused kernel computes log-probabilities: only if nothing was changed."""
+        return (
+            cache.folded_key is not None
+            and kernels.is_standard(self)
+            and strategy.is_softmax
+            and kernels.pointer.applies(cache.folded_key, differentiable=True)
+        )
+
+    def log_probs(
+        self,
+        state: State,
+        cache: DecoderCache,
+        actions: Tensor,
+        strategy: DecodingStrategy,
+        with_entropy: bool = False,
+    ) -> tuple[Tensor, Tensor | None]:
+        """Log-probabilities and entropies, by the fused kernel if it applies."""
+        if SUPPORT not in state and self.is_fused(cache, strategy):
+            keys = cache.glimpse_key, cache.glimpse_value, cache.folded_key
+            query, mask = self._query(state, cache), state["action_mask"]
+            fused = self.pointer.log_probs(
+                query, *keys, mask, actions, strategy.filters, with_entropy
+            )
+            if fused is not None:
+                return fused
+        return super().log_probs(state, cache, actions, strategy, with_entropy)
 
     def _query(self, state: Mapping[str, Tensor], cache: DecoderCache) -> Tensor:
         """Context and graph context `[B, Q, D]`."""
