@@ -25,7 +25,7 @@ import numpy as np
 
 from rl4co.data.formats.instance import BenchmarkInstance
 from rl4co.data.formats.sections import PLACE_SECTIONS, Sections
-from rl4co.data.formats.source import CORRECT, is_number
+from rl4co.data.formats.source import is_number
 from rl4co.data.layouts import name_problem
 
 SECTIONS = (
@@ -77,7 +77,7 @@ _NUMBER_IN_NAME = re.compile(r"-k(\d+)$")
 
 def read_cvrplib(sections: Sections) -> BenchmarkInstance:
     """An instance from a `.vrp` file."""
-    sections.refuse_others(SECTIONS)
+    sections.reject_other_sections(SECTIONS)
     _note_unknown(sections)
     name = sections.header.get("NAME", "") or sections.source.name
     places = sections.places(_rounding(sections, name))
@@ -94,13 +94,8 @@ def read_cvrplib(sections: Sections) -> BenchmarkInstance:
     }
     fields["open_routes"] = TYPES[sections.require("TYPE").split()[0].upper()]
     if fields["demand"][0] != 0:
-        raise sections.source.fault(
-            "a depot without demand",
-            f"{fields['demand'][0]:g} for node {labels[depot]}",
-            CORRECT,
-            line=sections.section_lines["DEMAND_SECTION"],
-            section="DEMAND_SECTION",
-        )
+        got = f"{fields['demand'][0]:g} for node {labels[depot]}"
+        raise sections.fault("DEMAND_SECTION", "a depot without demand", got)
     costs = places.costs.take(order)
     in_name = _NUMBER_IN_NAME.search(name)
     return BenchmarkInstance(
@@ -143,11 +138,10 @@ def _rounding(sections: Sections, name: str) -> str | None:
 def _capacity(sections: Sections) -> float:
     words = sections.require("CAPACITY").split()
     if len(words) > 1 and all(map(is_number, words)):
-        raise sections.source.fault(
-            "one capacity for all vehicles", " ".join(words)[:60],
-            "heterogeneous fleets are not supported: split the instance",
-            line=sections.header_lines["CAPACITY"], section="CAPACITY",
-        )  # fmt: skip
+        remedy = "split the instance; heterogeneous fleets are not supported"
+        raise sections.fault(
+            "CAPACITY", "one capacity for all vehicles", " ".join(words)[:60], remedy
+        )
     return sections.number("CAPACITY")
 
 
@@ -169,9 +163,7 @@ def _demands(sections: Sections, labels: tuple[str, ...]) -> dict[str, Any]:
     is_fetched = np.zeros(len(labels), dtype=bool)
     for line, (name,) in sections.node_list(section):
         if name not in place:
-            raise sections.source.fault(
-                "one of the nodes", f"node {name}", CORRECT, line=line, section=section
-            )
+            raise sections.fault(section, "one of the nodes", f"node {name}", line=line)
         is_fetched[place[name]] = True
     return {
         "demand": np.where(is_fetched, 0.0, demand),

@@ -1,7 +1,7 @@
 """OPLib (`.oplib`): orienteering problems on the instances of TSPLIB.
 
 The TSPLIB form with a COST_LIMIT, a NODE_SCORE_SECTION and one depot, at which the tour begins and
-ends. Published scores include that of the depot.
+ends. Best-known scores include that of the depot.
 
 Reference: Kobeaga et al. (2018), https://github.com/bcamath-ds/OPLib
 """
@@ -18,7 +18,7 @@ TYPES = ("OP",)
 
 def read_oplib(sections: Sections) -> BenchmarkInstance:
     """An instance from an `.oplib` file."""
-    sections.refuse_others((*PLACE_SECTIONS, "NODE_SCORE_SECTION", "DEPOT_SECTION"))
+    sections.reject_other_sections((*PLACE_SECTIONS, "NODE_SCORE_SECTION", "DEPOT_SECTION"))
     places = sections.places()
     labels = places.labels
     depot = sections.depot(labels)

@@ -249,13 +249,8 @@ def _read_sections(source: Source) -> BenchmarkInstance:
         if kind in types:
             return read(sections)
     remedy = REMEDIES.get(kind, "convert the file")
-    raise source.fault(
-        f"one of {', '.join((*tsplib.TYPES, *cvrplib.TYPES, *oplib.TYPES))}",
-        repr(kind),
-        remedy,
-        line=sections.header_lines["TYPE"],
-        section="TYPE",
-    )
+    expected = f"one of {', '.join((*tsplib.TYPES, *cvrplib.TYPES, *oplib.TYPES))}"
+    raise sections.fault("TYPE", expected, repr(kind), remedy)
 
 
 def _solution_beside(path: Path) -> Path | None:

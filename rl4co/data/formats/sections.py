@@ -13,11 +13,8 @@ from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 
-from rl4co.data.formats.distances import (
-    EDGE_WEIGHT_TYPES,
-    EdgeCosts,
-    FloatArray,
-)
+from rl4co.core.errors import FileFormatError
+from rl4co.data.formats.distances import EDGE_WEIGHT_TYPES, EdgeCosts, FloatArray
 from rl4co.data.formats.source import CORRECT, TRUNCATED, Source
 
 _HEADER = re.compile(r"^([A-Za-z][A-Za-z0-9_ ]*?)\s*:\s*(.*)$")
@@ -74,7 +71,7 @@ class Sections:
 
     @classmethod
     def parse(cls, source: Source) -> Sections:
-        """Splits a file into its parts; what they mean is not looked at."""
+        """Split a file into its parts, without interpreting them."""
         header: dict[str, str] = {}
         header_lines: dict[str, int] = {}
         rows: dict[str, list[Row]] = {}
@@ -111,6 +108,22 @@ class Sections:
                 )
         return cls(source, header, header_lines, rows, section_lines)
 
+    def fault(
+        self, place: str, expected: str, got: object, remedy: str = CORRECT, line: int | None = None
+    ) -> FileFormatError:
+        """The error for a fault in a section or in the value of a keyword.
+
+        Args:
+            place: Name of the section or keyword.
+            expected: What should be there.
+            got: What is there.
+            remedy: What to do.
+            line: Number of the line; None: that of the keyword or of the name of the section.
+        """
+        if line is None:
+            line = self.section_lines.get(place, self.header_lines.get(place))
+        return self.source.fault(expected, got, remedy, line=line, section=place)
+
     # ---------------------------------------------------------------- header
 
     def require(self, keyword: str) -> str:
@@ -136,21 +149,16 @@ class Sections:
         # Lists of nodes are made of this size; no format has less than a character for a node.
         fits = size <= len(self.source.text)
         if not fits or size != int(size) or size < 1:
-            raise self.source.fault(
-                "a positive whole number" if fits else "a number of nodes that the file has",
-                repr(self.header["DIMENSION"]),
-                CORRECT,
-                line=self.header_lines["DIMENSION"],
-                section="DIMENSION",
-            )
+            expected = "a positive whole number" if fits else "a number of nodes that the file has"
+            raise self.fault("DIMENSION", expected, repr(self.header["DIMENSION"]))
         return int(size)
 
-    def refuse_others(self, known: Collection[str]) -> None:
-        """Refuses sections with data that would be ignored."""
+    def reject_other_sections(self, supported: Collection[str]) -> None:
+        """Raise for sections with data that would be ignored."""
         for section, line in self.section_lines.items():
-            if section not in known:
+            if section not in supported:
                 raise self.source.fault(
-                    f"the sections {', '.join(sorted(known))}",
+                    f"the sections {', '.join(sorted(supported))}",
                     section,
                     "problems with this section are not supported; remove it if it says nothing",
                     line=line,
@@ -178,13 +186,8 @@ class Sections:
             if words == ["-1"]:
                 break
             if len(words) != columns + 1:
-                raise self.source.fault(
-                    f"a node and {columns} number{'s' if columns > 1 else ''}",
-                    repr(" ".join(words)[:60]),
-                    CORRECT,
-                    line=line,
-                    section=section,
-                )
+                expected = f"a node and {columns} number{'s' if columns > 1 else ''}"
+                raise self.fault(section, expected, repr(" ".join(words)[:60]), line=line)
             names.append(node_name(words[0]))
             values.append(self.source.numbers(words[1:], line, section))
         table = Table(tuple(names), np.array(values, dtype=np.float64).reshape(-1, columns))
@@ -194,30 +197,16 @@ class Sections:
     def _check_names(
         self, section: str, names: Sequence[str], labels: Sequence[str] | None
     ) -> None:
-        line = self.section_lines[section]
         if len(set(names)) != len(names):
             twice = next(name for name in names if names.count(name) > 1)
-            raise self.source.fault(
-                "every node once", f"node {twice} twice", CORRECT, line=line, section=section
-            )
+            raise self.fault(section, "every node once", f"node {twice} twice")
         size = self.dimension() if labels is None else len(labels)
         if len(names) != size:
-            raise self.source.fault(
-                f"{size} nodes, as DIMENSION says",
-                len(names),
-                TRUNCATED,
-                line=line,
-                section=section,
-            )
-        strangers = set(names) - set(names if labels is None else labels)
-        if strangers:
-            raise self.source.fault(
-                "the nodes of the other sections",
-                f"node {min(strangers)}",
-                CORRECT,
-                line=line,
-                section=section,
-            )
+            expected = f"{size} nodes, as DIMENSION says"
+            raise self.fault(section, expected, len(names), TRUNCATED)
+        unknown = set(names) - set(names if labels is None else labels)
+        if unknown:
+            raise self.fault(section, "the nodes of the other sections", f"node {min(unknown)}")
 
     def column(self, section: str, labels: Sequence[str]) -> FloatArray:
         """One number for each node `[N]`, in the order of `labels`."""
@@ -231,21 +220,15 @@ class Sections:
 
     def depot(self, labels: Sequence[str]) -> int:
         """Position of the only depot among the nodes."""
-        listed = self.node_list("DEPOT_SECTION")
-        line = self.section_lines["DEPOT_SECTION"]
-        if len(listed) != 1:
-            raise self.source.fault(
-                "one depot",
-                f"{len(listed)} ({' '.join(word for _, (word,) in listed[:8])})",
-                "give one node and -1; several depots are not supported",
-                line=line,
-                section="DEPOT_SECTION",
-            )
-        line, (name,) = listed[0]
+        section = "DEPOT_SECTION"
+        depots = self.node_list(section)
+        if len(depots) != 1:
+            names = " ".join(word for _, (word,) in depots[:8])
+            remedy = "give one node and -1; several depots are not supported"
+            raise self.fault(section, "one depot", f"{len(depots)} ({names})", remedy)
+        line, (name,) = depots[0]
         if name not in labels:
-            raise self.source.fault(
-                "one of the nodes", f"node {name}", CORRECT, line=line, section="DEPOT_SECTION"
-            )
+            raise self.fault(section, "one of the nodes", f"node {name}", line=line)
         return labels.index(name)
 
     # ---------------------------------------------------------------- places and costs
@@ -258,13 +241,9 @@ class Sections:
         """
         size, kind = self.dimension(), self.require("EDGE_WEIGHT_TYPE")
         if kind != "EXPLICIT" and kind not in EDGE_WEIGHT_TYPES:
-            raise self.source.fault(
-                f"one of {', '.join(sorted(('EXPLICIT', *EDGE_WEIGHT_TYPES)))}",
-                repr(kind),
-                "convert the file, or give a matrix (EXPLICIT)",
-                line=self.header_lines["EDGE_WEIGHT_TYPE"],
-                section="EDGE_WEIGHT_TYPE",
-            )
+            expected = f"one of {', '.join(sorted(('EXPLICIT', *EDGE_WEIGHT_TYPES)))}"
+            remedy = "convert the file, or give a matrix (EXPLICIT)"
+            raise self.fault("EDGE_WEIGHT_TYPE", expected, repr(kind), remedy)
         shown = "NODE_COORD_SECTION"
         if kind == "EXPLICIT" and shown not in self.rows:
             shown = "DISPLAY_DATA_SECTION"
@@ -283,13 +262,8 @@ class Sections:
         section = "EDGE_WEIGHT_SECTION"
         layout = self.require("EDGE_WEIGHT_FORMAT").split()[0]
         if layout != "FULL_MATRIX" and layout not in TRIANGLES:
-            raise self.source.fault(
-                f"one of {', '.join(sorted(('FULL_MATRIX', *TRIANGLES)))}",
-                repr(layout),
-                "convert the file",
-                line=self.header_lines["EDGE_WEIGHT_FORMAT"],
-                section="EDGE_WEIGHT_FORMAT",
-            )
+            expected = f"one of {', '.join(sorted(('FULL_MATRIX', *TRIANGLES)))}"
+            raise self.fault("EDGE_WEIGHT_FORMAT", expected, repr(layout), "convert the file")
         # Lines may be broken anywhere: the numbers are one stream.
         stream = [
             value
@@ -299,13 +273,8 @@ class Sections:
         side, offset = TRIANGLES.get(layout, ("full", 0))
         count = size * size if side == "full" else size * (size + 1) // 2 - offset * size
         if len(stream) != count:
-            raise self.source.fault(
-                f"{count} numbers in the format {layout} for DIMENSION {size}",
-                len(stream),
-                TRUNCATED,
-                line=self.section_lines[section],
-                section=section,
-            )
+            expected = f"{count} numbers in the format {layout} for DIMENSION {size}"
+            raise self.fault(section, expected, len(stream), TRUNCATED)
         if side == "full":
             return np.array(stream).reshape(size, size)
         rows, columns = (

@@ -12,7 +12,6 @@ import numpy as np
 from rl4co.data.formats.distances import IntArray
 from rl4co.data.formats.instance import BenchmarkInstance
 from rl4co.data.formats.sections import PLACE_SECTIONS, Sections, node_name
-from rl4co.data.formats.source import CORRECT
 
 #: TYPE → environment.
 TYPES = {"TSP": "tsp", "ATSP": "atsp"}
@@ -20,7 +19,7 @@ TYPES = {"TSP": "tsp", "ATSP": "atsp"}
 
 def read_tsplib(sections: Sections) -> BenchmarkInstance:
     """An instance from a `.tsp` or `.atsp` file."""
-    sections.refuse_others((*PLACE_SECTIONS, "FIXED_EDGES_SECTION"))
+    sections.reject_other_sections((*PLACE_SECTIONS, "FIXED_EDGES_SECTION"))
     places = sections.places()
     return BenchmarkInstance(
         name=sections.header.get("NAME", "") or sections.source.name,
@@ -44,8 +43,6 @@ def _fixed_edges(sections: Sections, labels: tuple[str, ...]) -> IntArray | None
             break
         ends = [node_name(word) for word in words]
         if len(ends) != 2 or not set(ends) <= set(labels):
-            raise sections.source.fault(
-                "two nodes", repr(" ".join(words)[:60]), CORRECT, line=line, section=section
-            )
+            raise sections.fault(section, "two nodes", repr(" ".join(words)[:60]), line=line)
         edges.append([labels.index(end) for end in ends])
     return np.array(edges, dtype=np.int64).reshape(-1, 2)

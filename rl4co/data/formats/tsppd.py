@@ -13,7 +13,6 @@ import numpy as np
 
 from rl4co.data.formats.instance import BenchmarkInstance
 from rl4co.data.formats.sections import PLACE_SECTIONS, Sections
-from rl4co.data.formats.source import CORRECT
 
 _PAIRS = "PRECEDENCE_SECTION"
 
@@ -26,7 +25,7 @@ def looks_like_tsppd(sections: Sections) -> bool:
 
 def read_tsppd(sections: Sections) -> BenchmarkInstance:
     """An instance from a `.tsp` file with precedences."""
-    sections.refuse_others((*PLACE_SECTIONS, _PAIRS))
+    sections.reject_other_sections((*PLACE_SECTIONS, _PAIRS))
     places = sections.places()
     position = {label: place for place, label in enumerate(places.labels)}
     pairs = _pairs(sections, position)
@@ -58,24 +57,18 @@ def _pairs(sections: Sections, position: dict[str, int]) -> list[tuple[str, str]
         if words == ["-1"]:
             break
         if len(words) != 2 or not set(words) <= set(position):
-            raise sections.source.fault(
-                "two nodes", repr(" ".join(words)[:60]), CORRECT, line=line, section=_PAIRS
-            )
+            raise sections.fault(_PAIRS, "two nodes", repr(" ".join(words)[:60]), line=line)
         pairs.append((words[0], words[1]))
     listed = sorted(label for pair in pairs for label in pair)
     if listed != sorted(position):
-        raise sections.source.fault(
-            "every node in one pair", f"{len(pairs)} pairs of {len(position)} nodes", CORRECT,
-            section=_PAIRS, line=sections.section_lines[_PAIRS],
-        )  # fmt: skip
+        got = f"{len(pairs)} pairs of {len(position)} nodes"
+        raise sections.fault(_PAIRS, "every node in one pair", got)
     return pairs
 
 
 def _ends(sections: Sections, pairs: list[tuple[str, str]]) -> tuple[str, str]:
     ends = ("+0", "-0")
     if ends not in pairs:
-        raise sections.source.fault(
-            "the pair '+0 -0' of the depot", "none", "add the start +0 and the end -0",
-            section=_PAIRS, line=sections.section_lines[_PAIRS],
-        )  # fmt: skip
+        remedy = "add the start +0 and the end -0"
+        raise sections.fault(_PAIRS, "the pair '+0 -0' of the depot", "none", remedy)
     return ends
