@@ -108,7 +108,7 @@ def symmetric_augmentation(
 
 
 def min_max_normalize(x: Tensor, dim: int | tuple[int, ...] | None = None) -> Tensor:
-    """Shifts and scales to [0, 1]; what is constant becomes 0.
+    """Shift and scale to [0, 1]; constant values become 0.
 
     Args:
         x: Any tensor.

@@ -32,7 +32,7 @@ _WORKER_START = "fork" if sys.platform == "linux" else None
 
 
 class InstanceGenerator(Protocol):
-    """What :class:`GeneratedDataset` needs of a generator."""
+    """A function that generates instances for :class:`GeneratedDataset`."""
 
     def __call__(self, batch_size: int, rng: torch.Generator | None = None) -> TensorDict:
         """A batch of instances."""
@@ -97,7 +97,7 @@ class ExtraKeyDataset(TensorDictDataset):
 class GeneratedDataset(Dataset[TensorDict]):
     """The training instances of one epoch, generated batch by batch when asked for.
 
-    Item `i` is the whole `i`-th batch. It is a function of `(seed, epoch, i, rank)` alone, so
+    Item `i` is the `i`-th batch. It is a function of `(seed, epoch, i, rank)` alone, so
     workers, restarts and the order of access do not change it, and memory does not grow with
     `size`.
 
@@ -137,10 +137,10 @@ class GeneratedDataset(Dataset[TensorDict]):
 class ShardedBatchSampler(Sampler[list[int]]):
     """Lists of indices, one per batch, for one rank of a distributed run.
 
-    The ranks get disjoint contiguous parts of the (shuffled) data set that together are the whole
-    of it. All get the same number of batches, because a rank that runs out of batches early makes
-    the others wait for ever; where sizes do not divide, batches are smaller rather than padded
-    with repeated instances (but a rank with fewer instances than batches, which happens at batch
+    The ranks get disjoint contiguous parts of the (shuffled) data set that together cover it. All
+    get the same number of batches, because a rank that runs out of batches early makes the other
+    ranks wait for ever; where sizes do not divide, batches are smaller rather than padded with
+    repeated instances (but a rank with fewer instances than batches, which happens at batch
     size 1 only, has to repeat one).
 
     Args:
@@ -227,7 +227,7 @@ def make_dataloader(
         raise ConfigError("expected a batch_size for a data set in memory, got None")
     else:
         sampler = ShardedBatchSampler(len(dataset), batch_size, shuffle, seed, rank, world_size)
-    # The sampler's items are whole batches, hence batch_size=None. A loader draws the seed of its
+    # The sampler's items are batches, hence batch_size=None. A loader draws the seed of its
     # workers even if it has none; with a generator of its own it leaves the global one alone.
     worker_seed = torch.Generator().manual_seed(derive_seed("workers", seed or 0, rank))
     return DataLoader(
@@ -264,7 +264,7 @@ def _num_batches(size: int, batch_size: int, world_size: int) -> int:
 def _batch_bounds(
     index: int, size: int, batch_size: int, rank: int, world_size: int
 ) -> tuple[int, int]:
-    """First and last-plus-one position of a rank's batch `index` in the whole data set."""
+    """First and last-plus-one position of a rank's batch `index` in the data set."""
     first, last = rank * size // world_size, (rank + 1) * size // world_size
     num_batches = _num_batches(size, batch_size, world_size)
 

@@ -16,40 +16,40 @@ from typing import IO
 
 from rl4co.core.errors import FileFormatError
 
-#: What begins an archive, and what begins its last record, whose end is the comment and its length.
+#: First bytes of an archive, and of its last record, which ends with the length and the comment.
 _ARCHIVE, _LAST_RECORD = b"PK\x03\x04", b"PK\x05\x06"
 _LAST_RECORD_SIZE = 22
 _NO_COMMENT = b"\0\0"
 _MARK = b"rl4co sha256 "
 #: Size of the comment with its length in front.
-_SEAL_SIZE = 2 + len(_MARK) + 64
+_COMMENT_SIZE = 2 + len(_MARK) + 64
 _CHUNK = 2**20
 
 
 def sha256(parts: Iterable[bytes]) -> str:
-    """Digest of some bytes, given one part after the other."""
+    """Digest of some bytes, one part after the other."""
     digest = hashlib.sha256()
     for part in parts:
         digest.update(part)
     return digest.hexdigest()
 
 
-def seal(archive: bytes) -> bytes:
+def add_digest(archive: bytes) -> bytes:
     """A zip archive without a comment, with its digest as comment; others are left as they are."""
     if not _has_no_comment(io.BytesIO(archive)):
         return archive
-    return archive[:-2] + _seal_of(sha256([archive]))
+    return archive[:-2] + _comment_of(sha256([archive]))
 
 
-def check_seal(file: IO[bytes], name: object) -> None:
-    """Raises :class:`FileFormatError` if an archive is not what was written.
+def check_digest(file: IO[bytes], name: object) -> None:
+    """Raise :class:`FileFormatError` if an archive differs from the one that was written.
 
-    Archives without a comment (of earlier versions, or of other programs) and what is no archive
-    pass: there is nothing to compare with.
+    Archives without a comment (of earlier versions or other programs) and files that are no
+    archives pass: there is nothing to compare with.
 
     Args:
         file: The archive; its position is set to the beginning.
-        name: What it is called, for the message.
+        name: Its name, for the message.
     """
     file.seek(0)
     is_archive = file.read(len(_ARCHIVE)) == _ARCHIVE
@@ -61,7 +61,7 @@ def check_seal(file: IO[bytes], name: object) -> None:
     file.seek(0)
 
 
-def _seal_of(digest: str) -> bytes:
+def _comment_of(digest: str) -> bytes:
     comment = _MARK + digest.encode()
     return len(comment).to_bytes(2, "little") + comment
 
@@ -77,8 +77,8 @@ def _has_no_comment(file: IO[bytes]) -> bool:
 
 
 def _is_sound(file: IO[bytes]) -> bool:
-    """Whether the comment of an archive is the digest of what is in front of it."""
-    size = file.seek(0, os.SEEK_END) - _SEAL_SIZE
+    """Whether the comment of an archive is the digest of the bytes before it."""
+    size = file.seek(0, os.SEEK_END) - _COMMENT_SIZE
     if size < _LAST_RECORD_SIZE:
         return False
     file.seek(0)
@@ -86,4 +86,4 @@ def _is_sound(file: IO[bytes]) -> bool:
     for begin in range(0, size, _CHUNK):
         digest.update(file.read(min(_CHUNK, size - begin)))
     digest.update(_NO_COMMENT)
-    return file.read() == _seal_of(digest.hexdigest())
+    return file.read() == _comment_of(digest.hexdigest())

@@ -1,4 +1,4 @@
-"""Writes data sets to disk: random instances of any environment, and the sets of the paper.
+"""Write data sets to disk: random instances of any environment, and the sets of the paper.
 
 Imported on first use only: it needs the environments, which themselves read data files.
 """
@@ -77,7 +77,7 @@ def generate_dataset(
     size_param: str | None = None,
     generator_params: Mapping[str, Any] | None = None,
 ) -> list[Path]:
-    """Writes one file for each problem and size.
+    """Write one file for each problem and size.
 
     Args:
         filename: File, or one file for each problem and size (problems outermost); None writes
@@ -91,7 +91,7 @@ def generate_dataset(
         overwrite: Whether existing files are replaced.
         seed: Seed of the instances, the same for every file.
         exist_ok: Whether existing files are kept as they are instead of being an error.
-        size_param: Argument of the generators that sets the size; None: each one's own.
+        size_param: Argument of the generators that sets the size; None: its default.
         generator_params: Further arguments of the generators.
 
     Returns:
@@ -104,7 +104,7 @@ def generate_dataset(
     problems = DEFAULT_PROBLEMS if problem == "all" else _as_tuple(problem)
     sizes = _as_tuple(graph_sizes)
     files = _file_names(filename, data_dir, name, problems, sizes, seed)
-    existing = _refuse_existing(files, overwrite or exist_ok)
+    existing = _reject_existing(files, overwrite or exist_ok)
     for env_type in problems:
         ENVS.location(env_type)  # raises for names that do not exist
     for path, (env_type, size) in zip(files, _tasks(problems, sizes), strict=True):
@@ -131,9 +131,9 @@ def generate_default_datasets(
     exist_ok: bool = False,
     generate_eda: bool = False,
 ) -> list[Path]:
-    """Writes the validation (seed 4321) and test (seed 1234) sets of the paper, bit for bit.
+    """Write the validation (seed 4321) and test (seed 1234) sets of the paper, bit for bit.
 
-    They come from the recipes of :mod:`rl4co.data.recipes`, under the published names
+    They come from the recipes of :mod:`rl4co.data.recipes`, under the names
     `data_dir/<problem>/<problem>[_<distribution>]<size>_<phase>_seed<seed>.npz`.
 
     Args:
@@ -168,7 +168,7 @@ def generate_default_datasets(
     if generate_eda:
         sets.append(_PaperSet(_EDA, None, 10, "test", 100))
     files = [Path(data_dir) / each.problem / each.file_name for each in sets]
-    existing = _refuse_existing(files, overwrite or exist_ok)
+    existing = _reject_existing(files, overwrite or exist_ok)
     for path, each in zip(files, sets, strict=True):
         if overwrite or path not in existing:
             save_tensordict_to_npz(each.generate(), path)
@@ -204,8 +204,9 @@ class _PaperSet(NamedTuple):
         if match is None or match["problem"] not in RECIPES:
             return None
         problem, kind, size, phase, seed = match.groups()
-        known = kind in DISTRIBUTIONS_PER_PROBLEM[problem] and PHASE_SEEDS[phase] == int(seed)
-        return cls(problem, kind, int(size), phase, 10_000) if known else None
+        if kind not in DISTRIBUTIONS_PER_PROBLEM[problem] or PHASE_SEEDS[phase] != int(seed):
+            return None
+        return cls(problem, kind, int(size), phase, 10_000)
 
 
 #: File names of the sets of the paper.
@@ -215,7 +216,7 @@ _PAPER_NAME = re.compile(
 
 
 def write_missing_sets(env: RL4COEnvBase) -> list[Path]:
-    """Writes the sets of the paper that an environment names and that do not exist yet.
+    """Write the sets of the paper that an environment names and that do not exist yet.
 
     Returns:
         The files that were written.
@@ -230,7 +231,7 @@ def write_missing_sets(env: RL4COEnvBase) -> list[Path]:
     return written
 
 
-def _refuse_existing(files: Sequence[Path], allowed: bool) -> list[Path]:
+def _reject_existing(files: Sequence[Path], allowed: bool) -> list[Path]:
     """The files that exist, which is an error unless allowed."""
     existing = [path for path in files if path.exists()]
     if existing and not allowed:
@@ -242,10 +243,10 @@ def _refuse_existing(files: Sequence[Path], allowed: bool) -> list[Path]:
 
 
 def default_files(env: RL4COEnvBase, sizes: Mapping[str, int]) -> dict[str, Path]:
-    """Writes the validation and test sets of an environment as it is configured.
+    """Write the validation and test sets of an environment as it is configured.
 
-    File names carry a digest of the generator's parameters, so sets of different distributions
-    never stand in for each other; a file that exists is kept.
+    File names contain a digest of the generator's parameters, so sets of different distributions
+    are never confused; a file that exists is kept.
 
     Args:
         env: Environment whose generator makes the instances, below its `data_dir`.

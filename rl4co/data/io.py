@@ -31,7 +31,7 @@ from rl4co.core.memory import exceeds_memory
 from rl4co.core.processes import has_ended, own_mark
 from rl4co.data.size_limit import check_input_size
 
-#: What numpy and zipfile raise on files that are damaged, foreign or contain pickles.
+#: Errors of numpy and zipfile for files that are damaged, foreign or contain pickles.
 _READ_ERRORS = (
     zipfile.BadZipFile, zlib.error, ValueError, EOFError, KeyError, OSError, MemoryError,
     RuntimeError,
@@ -40,14 +40,14 @@ _READ_ERRORS = (
 
 #: Names of files that are being written: that of the file, the process and something unique.
 _TEMPORARY = re.compile(r"\..+\.(?:(\d+-[0-9a-f]{8})-)?[0-9a-f]{32}\.tmp", re.DOTALL)
-#: Seconds after which nobody goes on writing a file.
+#: Seconds after which a file is no longer being written.
 _ABANDONED = 24 * 3600
 
 
 def save_tensordict_to_npz(
     td: TensorDictBase, path: str | os.PathLike[str], compress: bool = False
 ) -> Path:
-    """Writes the tensors of `td` to an `.npz` file.
+    """Write the tensors of `td` to an `.npz` file.
 
     Args:
         td: Instances with at least one batch axis, without nested TensorDicts.
@@ -77,7 +77,7 @@ def load_npz_to_tensordict(
     expected_keys: Collection[str] | None = None,
     optional_keys: Collection[str] = (),
 ) -> TensorDict:
-    """Reads an `.npz` file into a TensorDict with batch size `[B]`.
+    """Read an `.npz` file into a TensorDict with batch size `[B]`.
 
     Args:
         path: File to read; the suffix `.npz` may be left out.
@@ -133,15 +133,15 @@ def atomic_write(target: Path, remedy: str | None = None) -> Iterator[IO[bytes]]
     except OSError as error:
         raise WriteError(target, error, remedy) from error
     finally:
-        with suppress(OSError):  # the folder may be what is wrong
+        with suppress(OSError):  # the folder may be the reason of the error
             temporary.unlink()
 
 
 def remove_leftovers(folder: Path) -> None:
-    """Deletes what :func:`atomic_write` left in a folder when its process was killed.
+    """Delete the files that :func:`atomic_write` left in a folder when its process was killed.
 
-    That is files with its names whose process runs no more, or which nobody has written to for a
-    day (of other machines, or of earlier versions, which did not name their process).
+    These are files with its names whose process has ended, or that were not written to for a day
+    (of other machines, or of earlier versions, which did not name their process).
     """
     with suppress(OSError):  # a folder that cannot be listed may still be written to
         for entry in os.scandir(folder):
@@ -161,7 +161,7 @@ def _to_array(key: object, value: object) -> NDArray[np.generic]:
     if not isinstance(value, Tensor):
         raise UnsupportedError(
             f"expected tensors only, got {type(value).__name__} under {key!r}; "
-            "flatten nested TensorDicts with td.flatten_keys() and drop what is no tensor"
+            "flatten nested TensorDicts with td.flatten_keys() and drop other values"
         )
     value = value.detach().cpu()
     return (value.float() if value.dtype == torch.bfloat16 else value).numpy()
@@ -193,10 +193,10 @@ def _read_arrays(source: Path) -> dict[str, NDArray[np.generic]]:
 
 
 def check_array_size(file: IO[bytes], size: int) -> None:
-    """Raises ValueError unless an array in `.npy` form has the numbers that its header announces.
+    """Raise ValueError unless an array in `.npy` form has the numbers that its header announces.
 
-    NumPy makes room for what the header says before it looks for numbers, and a compressed file may
-    hold more of them than the memory.
+    NumPy allocates memory for the announced shape before it reads numbers, and a compressed file
+    may hold more of them than the memory.
 
     Args:
         file: At the beginning of the array; left behind its header.
@@ -209,16 +209,16 @@ def check_array_size(file: IO[bytes], size: int) -> None:
         else np.lib.format.read_array_header_2_0
     )
     shape, _, dtype = read_header(file)
-    expected, found = math.prod(shape) * dtype.itemsize, size - file.tell()
-    # An array of objects is refused for what it is.
-    if not dtype.hasobject and expected != found:
-        raise ValueError(f"its header announces {expected} bytes of numbers, there are {found}")
+    expected, actual = math.prod(shape) * dtype.itemsize, size - file.tell()
+    # Arrays of objects raise an error of their own when they are read.
+    if not dtype.hasobject and expected != actual:
+        raise ValueError(f"its header announces {expected} bytes of numbers, there are {actual}")
     if exceeds_memory(expected):
         raise ValueError(f"it has {expected / 2**30:.0f} GiB of numbers, more than the memory")
 
 
 def reason_of(error: Exception) -> str:
-    """What NumPy or torch says against a file, without the advice to run the code inside."""
+    """The message of an error of NumPy or torch, without the advice to run the code inside."""
     text = (str(error).strip() or type(error).__name__).splitlines()[0]
     advice = ("allow_pickle", "Weights only load failed")
     return "its content is no plain data" if any(words in text for words in advice) else text
@@ -232,19 +232,19 @@ def _unreadable(source: Path, reason: str) -> FileFormatError:
     )
 
 
-def _check_keys(source: Path, found: set[str], expected: set[str], optional: set[str]) -> None:
-    missing, unexpected = sorted(expected - found), sorted(found - expected - optional)
+def _check_keys(source: Path, actual: set[str], expected: set[str], optional: set[str]) -> None:
+    missing, unexpected = sorted(expected - actual), sorted(actual - expected - optional)
     if missing or unexpected:
         more = f" (and perhaps {sorted(optional)})" if optional else ""
         raise FileFormatError(
-            f"expected the keys {sorted(expected)}{more} in {source}, got {sorted(found)} "
+            f"expected the keys {sorted(expected)}{more} in {source}, got {sorted(actual)} "
             f"(missing: {missing or 'none'}, unexpected: {unexpected or 'none'}); "
             "is this the data set of another problem?"
         )
 
 
 def _to_tensor(source: Path, key: str, array: NDArray[np.generic]) -> Tensor:
-    # Files of machines with the other byte order are rare but legal; torch refuses their arrays.
+    # Files of machines with the other byte order are rare but legal; torch rejects their arrays.
     native = array.astype(array.dtype.newbyteorder("="), copy=False)
     try:
         tensor = torch.from_numpy(native)
@@ -287,13 +287,13 @@ def named_files(
 
 
 def resolve_data(path: str | Path, folder: Path) -> Path:
-    """The file or folder that a name stands for: as given, or else below `folder`.
+    """The file or folder that a name means: the path itself, or else below `folder`.
 
-    What does not exist under its name is an `.npz` file whose suffix was left out.
+    A name that does not exist is taken as an `.npz` file whose suffix was left out.
     """
     path = Path(path)
     places = [path] if path.is_absolute() else [path, folder / path]
     suffixed = [_with_suffix(place) for place in places]
     # A file in the working directory must not hide the folder of data that is meant.
-    found = (place for place in (*suffixed, *places) if place.exists())
-    return next(found, suffixed[-1])
+    existing = (place for place in (*suffixed, *places) if place.exists())
+    return next(existing, suffixed[-1])

@@ -2,7 +2,7 @@
 
 Each function draws its arrays in the order of the original code from NumPy's legacy generator, so
 that seed and sizes determine every bit. Environments have generators of their own, in torch; these
-here are for sets that others have, too.
+here are for sets that other libraries have, too.
 
 Sources: https://github.com/wouterkool/attention-learn-to-route (TSP, CVRP, OP, PCTSP), and the
 published RL4CO 0.7 (PDP, ATSP, mDPP).
@@ -91,7 +91,7 @@ def generate_op_data(
     Args:
         dataset_size: Instances B.
         op_size: Customers n.
-        prize_type: "const": all 1; "unif": 0.01 to 1; "dist": growing with the way to the depot.
+        prize_type: "const": all 1; "unif": 0.01 to 1; "dist": growing from the depot.
         max_lengths: Longest tour by size; None: half of a tour through all customers.
         rng: Source of randomness.
 
@@ -107,8 +107,8 @@ def generate_op_data(
     elif prize_type == "unif":
         prize = (1 + source.randint(0, 100, size=(dataset_size, op_size))) / 100.0
     elif prize_type == "dist":
-        way = np.linalg.norm(depot[:, None, :] - locs, axis=-1)  # [B, n]
-        prize = (1 + (way / way.max(axis=-1, keepdims=True) * 99).astype(int)) / 100.0
+        distance = np.linalg.norm(depot[:, None, :] - locs, axis=-1)  # [B, n]
+        prize = (1 + (distance / distance.max(axis=-1, keepdims=True) * 99).astype(int)) / 100.0
     else:
         raise UnknownNameError("prize type", prize_type, PRIZES)
     return {

@@ -21,7 +21,7 @@ from lightning.pytorch.callbacks import Callback, ModelCheckpoint
 from lightning.pytorch.utilities.rank_zero import rank_zero_warn
 
 from rl4co.core.errors import ConfigError
-from rl4co.data.digest import seal
+from rl4co.data.digest import add_digest
 from rl4co.data.io import atomic_write
 from rl4co.models.rl.checkpointing import read_checkpoint
 from rl4co.training.folder_lock import FolderLock
@@ -60,7 +60,7 @@ class AtomicCheckpointIO(TorchCheckpointIO):
         buffer = io.BytesIO()
         torch.save(checkpoint, buffer)
         self._inspect(buffer, path)
-        write_atomically(Path(path), seal(buffer.getvalue()))
+        write_atomically(Path(path), add_digest(buffer.getvalue()))
 
     def load_checkpoint(
         self,

@@ -48,15 +48,15 @@ def read_best_known(
     Raises:
         FileFormatError: The table has no such column, or does not list the instance.
     """
-    known = read_known(table, instance, column)
-    if known is None:
+    bounds = read_bounds(table, instance, column)
+    if bounds is None:
         raise Source(Path(table), "", ()).fault(
             f"a line for {instance.name}", "none", "give the table of this set"
         )
-    return known.upper
+    return bounds.upper
 
 
-def read_known(
+def read_bounds(
     table: str | os.PathLike[str], instance: Benchmark, column: str | None = None
 ) -> Bounds | None:
     """The best-known value of an instance, and the lower bound on it, from a CSV table.
@@ -73,8 +73,8 @@ def read_known(
     columns = list(reader.fieldnames or ())
     pairs = {upper: lower for lower, upper in _bound_columns(columns)}
     name_column = _pick(source, columns, NAME_COLUMNS)
-    known = (*VALUE_COLUMNS, *pairs, "ub") if column is None else (column,)
-    value_column = _pick(source, columns, known)
+    candidates = (*VALUE_COLUMNS, *pairs, "ub") if column is None else (column,)
+    value_column = _pick(source, columns, candidates)
     rows = {row[name_column] or "": (reader.line_num, row) for row in reader}
     name = _find(source, list(rows), instance, name_column)
     if name is None:
@@ -94,27 +94,30 @@ def _find(source: Source, names: Sequence[str], instance: Benchmark, column: str
     path = f"/{file.absolute().as_posix()}".lower()
     # File names first: several instances may have the same NAME.
     for wanted in (file.name, name_of(file), instance.name):
-        found = [name for name in names if Path(name).name.lower() == wanted.lower()]
-        found = [name for name in found if path.endswith(f"/{name.lower()}")] or found
-        if len(found) == 1:
-            return found[0]
-        if found:
+        matches = [name for name in names if Path(name).name.lower() == wanted.lower()]
+        matches = [name for name in matches if path.endswith(f"/{name.lower()}")] or matches
+        if len(matches) == 1:
+            return matches[0]
+        if matches:
             raise source.fault(
                 f"one line for {instance.name}",
-                f"{len(found)} ({', '.join(found[:3])}{', ...' if len(found) > 3 else ''})",
+                f"{len(matches)} ({', '.join(matches[:3])}{', ...' if len(matches) > 3 else ''})",
                 "keep the file in its folder, so that its path tells which one it is",
                 section=column,
             )
     return None
 
 
-def _pick(source: Source, names: Sequence[str], known: Sequence[str]) -> str:
-    found = next((name for name in known if name in names), None)
-    if found is None:
+def _pick(source: Source, names: Sequence[str], candidates: Sequence[str]) -> str:
+    column = next((name for name in candidates if name in names), None)
+    if column is None:
         raise source.fault(
-            f"a column {' or '.join(known)}", f"{names}", "name the column with column=", line=1
+            f"a column {' or '.join(candidates)}",
+            f"{names}",
+            "name the column with column=",
+            line=1,
         )
-    return found
+    return column
 
 
 def _bound_columns(columns: Sequence[str]) -> list[tuple[str, str]]:

@@ -209,18 +209,18 @@ def _note_degrees(source: Source, points: FloatArray) -> None:
 
 
 def _reject_ignored(source: Source, fields: Mapping[str, Any], problem: str) -> None:
-    """Raises for keys that would be read and then have no effect."""
+    """Raise for keys that would be read and then have no effect."""
     layouts = routing_layouts()
-    known = layouts[problem].marks | layouts[problem].knows | set(layouts[problem].requires)
-    given = {key for key, value in fields.items() if value is not None and value is not False}
-    telling = {key for layout in layouts.values() for key in layout.marks | layout.knows}
-    for key in sorted(given & telling - known):
+    supported = layouts[problem].marks | layouts[problem].knows | set(layouts[problem].requires)
+    present = {key for key, value in fields.items() if value is not None and value is not False}
+    features = {key for layout in layouts.values() for key in layout.marks | layout.knows}
+    for key in sorted(present & features - supported):
         raise source.fault(
             f"no {key} in an instance of {problem}, which does not know it",
             key, "leave it out, or name another problem (or none)", section="problem",
         )  # fmt: skip
     for key, partner in NEEDS.items():
-        if key in given and partner not in given:
+        if key in present and partner not in present:
             raise source.fault(
                 f"{partner} with {key}, which does nothing without", f"no {partner}",
                 f"give {partner}, or leave {key} out", section=key,

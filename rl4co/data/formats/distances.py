@@ -1,8 +1,8 @@
 """Cost of travelling between two nodes, by the rules of the benchmark libraries.
 
 Each rule is a distance and a way of rounding it *per edge*: sums of rounded distances differ from
-rounded sums, and published values are the former. All arithmetic is float64. Costs are functions of
-pairs of nodes, so that a tour through many nodes needs no matrix of all distances.
+rounded sums, and best-known values are the former. All arithmetic is float64. Costs are functions
+of pairs of nodes, so that a tour through many nodes needs no matrix of all distances.
 
 Reference: G. Reinelt, TSPLIB95, http://comopt.ifi.uni-heidelberg.de/software/TSPLIB95
 """
@@ -34,7 +34,7 @@ _EARTH_RADIUS, _PI = 6378.388, 3.141592
 
 @dataclasses.dataclass(frozen=True)
 class Rounding:
-    """What becomes of the distance of an edge.
+    """A rule that rounds the distance of an edge.
 
     Attributes:
         name: Its name in this library.
@@ -154,7 +154,7 @@ class EdgeCosts:
         arrival: Place at which each node is reached, `[N]`.
         points: Coordinates of the places `[M, 2]`, or None if a matrix is given.
         distance: Distance of two points.
-        rounding: What becomes of it.
+        rounding: How it is rounded.
         matrix: Costs between the places `[M, M]`, row to column, or None if points are given.
     """
 

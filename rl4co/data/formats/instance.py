@@ -47,8 +47,8 @@ _PER_NODE = {
     "prizes": 0,
 }
 
-#: Fields of an instance about whose best solutions nothing is known.
-_NOTHING_KNOWN: dict[str, Any] = {
+#: Fields of an instance without a best-known value or solution.
+_NO_REFERENCE: dict[str, Any] = {
     "stated_best_known": None,
     "lower_bound": None,
     "solution_file": None,
@@ -58,7 +58,7 @@ _NOTHING_KNOWN: dict[str, Any] = {
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class BenchmarkInstance(Benchmark):
-    """An instance as it is published: original units, original rounding, best-known value.
+    """A routing instance in original units and rounding, with its best-known value.
 
     Nodes are numbered as in the environment: node 0 is the depot (none in TSP and ATSP), pickups
     come before their deliveries. `labels` are the names that the file gives to them.
@@ -68,9 +68,9 @@ class BenchmarkInstance(Benchmark):
         problem: Name of the environment.
         edge_costs: Costs as a function of pairs of nodes, see :class:`EdgeCosts`.
         coordinates: `[N, 2]`; None for instances given by a matrix alone.
-        demand: What each node gets, `[N]`; with `pairs`, what it adds to the load.
-        backhaul_demand: What is fetched from each node, `[N]`.
-        capacity: What a vehicle carries.
+        demand: Amount delivered to each node, `[N]`; with `pairs`, the change of the load there.
+        backhaul_demand: Amount picked up at each node, `[N]`.
+        capacity: Capacity of every vehicle.
         time_windows: First and last time to begin the service, `[N, 2]`.
         service_times: `[N]`.
         duration_matrix: Travel times `[N, N]`, if they are not the costs.
@@ -85,10 +85,10 @@ class BenchmarkInstance(Benchmark):
         nominal_vehicles: A number of vehicles that limits nothing: Solomon's files give more than
             enough, and CVRPLIB's names (`-k5`) what the total demand needs.
         labels: Names of the nodes in the file `[N]`.
-        comment: What the file says about itself.
+        comment: Comment of the file.
         source: The file.
-        stated_best_known: Best-known value, if a table or the file gave one.
-        lower_bound: What no solution costs less than, if a table gave it.
+        stated_best_known: Best-known value, if a table or the file has one.
+        lower_bound: Value that no solution is below, if a table has one.
         solution_file: File with the best-known solution.
         needs_solution: Whether a fault of this file is an error; otherwise the file is ignored with
             a warning.
@@ -183,7 +183,7 @@ class BenchmarkInstance(Benchmark):
 
     @property
     def layout(self) -> RoutingLayout:
-        """How solutions of the problem look, and what its environment wants."""
+        """The form of solutions and of the environment's instances."""
         return routing_layout(self.problem)
 
     @property
@@ -194,7 +194,7 @@ class BenchmarkInstance(Benchmark):
         return {"max_vehicles": self.vehicles}
 
     def name_of(self, node: int) -> str:
-        """What people call a node: by its name, or its numbers in solutions and in the file."""
+        """The name of a node for messages, or its numbers in solutions and in the file."""
         if self.layout.has_depot and node == 0:
             return "the depot"
         if self._has_names:
@@ -214,12 +214,12 @@ class BenchmarkInstance(Benchmark):
         Computed on first use; :meth:`cost` does without it.
         """
         costs = self.edge_costs.all_pairs()
-        costs.setflags(write=False)  # it is kept, and shared by all who ask
+        costs.setflags(write=False)  # it is cached and shared by all callers
         return costs
 
     @functools.cached_property
     def scale(self) -> float:
-        """What one unit of length, cost or time of the normalised instance is in original units.
+        """Original units per unit of length, cost or time of the normalised instance.
 
         The longer side of the coordinates' bounding box, or the largest cost if costs are no
         distances between the coordinates.
@@ -231,19 +231,19 @@ class BenchmarkInstance(Benchmark):
     @override
     def with_rounding(self, rounding: str) -> BenchmarkInstance:
         return dataclasses.replace(
-            self, edge_costs=self.edge_costs.rounded(rounding), **_NOTHING_KNOWN
+            self, edge_costs=self.edge_costs.rounded(rounding), **_NO_REFERENCE
         )
 
     def with_vehicles(self, vehicles: int) -> BenchmarkInstance:
         """The same instance with another limit on routes.
 
-        What is known about its best solutions is forgotten, unless the best-known one keeps it.
+        The best-known value and solution are dropped, unless the solution satisfies it.
 
         Args:
             vehicles: Most routes of a solution.
         """
         fits = self._reference is not None and len(self._reference.routes) <= vehicles
-        return dataclasses.replace(self, vehicles=vehicles, **({} if fits else _NOTHING_KNOWN))
+        return dataclasses.replace(self, vehicles=vehicles, **({} if fits else _NO_REFERENCE))
 
     # ---------------------------------------------------------------- solutions
 
@@ -287,13 +287,13 @@ class BenchmarkInstance(Benchmark):
     def check(
         self, routes: Sequence[int] | Sequence[Sequence[int]], tolerance: float = TOLERANCE
     ) -> None:
-        """Raises :class:`InvalidSolutionError` unless a solution keeps all constraints.
+        """Raise :class:`InvalidSolutionError` unless a solution satisfies all constraints.
 
         Args:
             routes: Solution, as for :meth:`cost`.
             tolerance: Slack of loads, times and lengths, relative to their limits. The default
-                forgives rounding errors of float64 only. Environments grant about 1e-5, which
-                shows where distances are not rounded.
+                covers rounding errors of float64 only. Environments allow about 1e-5, which
+                makes a difference where distances are not rounded.
         """
         violation = find_violation(self, self.as_routes(routes), tolerance)
         if violation is not None:
@@ -307,8 +307,9 @@ class BenchmarkInstance(Benchmark):
         reference = self._reference
         if reference is None:
             return None
-        known = reference.value
-        return self.objective(self._checked(reference)) if known is None else known
+        if reference.value is not None:
+            return reference.value
+        return self.objective(self._checked(reference))
 
     @functools.cached_property
     def best_solution(self) -> Routes | None:
@@ -362,7 +363,7 @@ class BenchmarkInstance(Benchmark):
     def _reference(self) -> Solution | None:
         """The best-known solution; warns if its file contradicts itself."""
         if self.solution is not None and self.source is not None:
-            # Without its value: a better one may be known, and given beside it.
+            # Without its value: `best_known` of the same file may be better.
             return Solution(Source.read(self.source), self.solution, None)
         if self.solution_file is None:
             return None

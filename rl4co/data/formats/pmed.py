@@ -2,8 +2,8 @@
 
 A file is whole numbers: the number of vertices, of edges and of facilities, then one edge per line,
 two vertices (counted from 1) and its length. The cost of serving a vertex from another is the
-length of the shortest way; of an edge that is listed twice, the last line counts. A table of optima
-beside the file, `pmedopt.csv` (columns `instance` and `optimum`), gives its best-known value.
+length of the shortest path; of an edge that is listed twice, the last line counts. A table of
+optima beside the file, `pmedopt.csv` (columns `instance` and `optimum`), has its best-known value.
 
 A solution is a tuple of vertices, counted from 0. Its file is JSON, with vertices as in the
 instance's file:
@@ -78,9 +78,9 @@ def read_pmed(source: Source) -> BenchmarkMedian:
         raise source.fault(
             f"{edges} edges that connect {vertices} vertices", f"{len(rows) - 1}", TRUNCATED
         )
-    costs = _shortest_ways(_edge_lengths(source, rows[1:], vertices))
+    costs = _shortest_paths(_edge_lengths(source, rows[1:], vertices))
     if not np.isfinite(costs).all():
-        raise source.fault("a connected graph", "vertices that no way leads to", CORRECT)
+        raise source.fault("a connected graph", "vertices without a path to others", CORRECT)
     return BenchmarkMedian(source.name, costs, facilities, source.path)
 
 
@@ -102,12 +102,12 @@ def _edge_lengths(
     return lengths
 
 
-def _shortest_ways(lengths: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Lengths of the shortest ways between all vertices (Floyd and Warshall): `[N, N]`."""
-    ways = lengths.copy()
-    for middle in range(len(ways)):
-        np.minimum(ways, ways[:, middle, None] + ways[None, middle], out=ways)
-    return ways
+def _shortest_paths(lengths: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Lengths of the shortest paths between all vertices (Floyd and Warshall): `[N, N]`."""
+    paths = lengths.copy()
+    for middle in range(len(paths)):
+        np.minimum(paths, paths[:, middle, None] + paths[None, middle], out=paths)
+    return paths
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -116,11 +116,11 @@ class BenchmarkMedian(Benchmark):
 
     Attributes:
         name: Name of the instance.
-        costs: Shortest ways between vertices `[N, N]`.
+        costs: Lengths of shortest paths between vertices `[N, N]`.
         num_facilities: Number of facilities.
         source: The file.
-        stated_best_known: Best-known value, if a table gave one.
-        lower_bound: What no solution costs less than, if a table gave it.
+        stated_best_known: Best-known value, if a table has one.
+        lower_bound: Value that no solution is below, if a table has one.
         solution_file: File with the best-known solution.
         problem: Name of the environment.
     """

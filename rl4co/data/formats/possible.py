@@ -1,7 +1,7 @@
 """Whether every customer of an instance could be served alone: impossible data, by name and rule.
 
-What is refused here has no solution, however many vehicles there are. Whether all customers can be
-served *together* is another question, see :mod:`rl4co.tasks.infeasibility.explanation`.
+An instance with such a customer has no solution, however many vehicles there are. Whether all
+customers can be served *together* is a question for :mod:`rl4co.tasks.infeasibility.explanation`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MOST_LISTED = 3
 
 
 def require_possible(instance: BenchmarkInstance) -> None:
-    """Raises InvalidInstanceError if a customer cannot be served, with file, customer and rule."""
+    """Raise InvalidInstanceError if a customer cannot be served, with file, customer and rule."""
     faults = [*find_impossible(instance)]
     if not faults:
         return
@@ -36,9 +36,9 @@ def require_possible(instance: BenchmarkInstance) -> None:
 
 
 def find_impossible(instance: BenchmarkInstance) -> Iterator[str]:
-    """What keeps single customers from being served, one sentence for each."""
+    """Reasons why single customers cannot be served, one sentence for each."""
     if instance.prizes is not None or not instance.layout.has_depot or instance.pairs is not None:
-        return  # nobody has to be visited, nothing limits a tour, or pairs are served together
+        return  # visits are optional, nothing limits a tour, or pairs are served together
     yield from _loads(instance)
     yield from _times(instance)
     yield from _lengths(instance)
@@ -50,7 +50,7 @@ def _loads(instance: BenchmarkInstance) -> Iterator[str]:
         if loads is None or instance.capacity is None:
             continue
         if loads[0]:
-            yield f"the depot: {key} {loads[0]:.10g}, which nobody can deliver to it"
+            yield f"the depot: {key} {loads[0]:.10g}, which cannot be delivered there"
         for node in _customers(loads < 0):
             yield f"{instance.name_of(node)}: {key} {loads[node]:.10g} below 0"
         for node in _customers(loads > instance.capacity * (1 + SLACK)):

@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 
 from rl4co.core.errors import ConfigError, InvalidInstanceError
 from rl4co.data.formats import cvrplib, oplib, tsplib
-from rl4co.data.formats.best_known import read_known
+from rl4co.data.formats.best_known import read_bounds
 from rl4co.data.formats.content import STDIN, name_of, require_file
 from rl4co.data.formats.custom import read_json
 from rl4co.data.formats.custom_csv import looks_like_csv, read_csv
@@ -46,7 +46,7 @@ REMEDIES = {
     **dict.fromkeys(("MDVRP", "MDVRPTW", "MDCVRP"), "several depots are not supported"),
     **dict.fromkeys(("HFVRP", "HVRP", "HCVRP", "FSMVRP"), "heterogeneous fleets are not supported"),
 }
-#: What solution files are called that lie beside their instances.
+#: Suffixes of solution files beside their instances.
 SOLUTION_SUFFIXES = (".sol", ".opt.tour", ".tour")
 
 
@@ -59,7 +59,7 @@ def read_instance(
     rounding: str | None = None,
     vehicles: int | None = None,
 ) -> AnyInstance:
-    """Reads the only instance of a file.
+    """Read the only instance of a file.
 
     TSPLIB, CVRPLIB, Solomon, OPLib, TSPPDLIB, Li and Lim, JSON and CSV files have routing problems;
     JSPLIB's, Taillard's and FJS files have job shops, `pmed` files of the OR-Library p-median
@@ -69,16 +69,16 @@ def read_instance(
     a warning if it breaks a constraint.
 
     Args:
-        path: The file; it may be packed (`.gz`). `-` is the standard input.
+        path: The file, perhaps compressed (`.gz`). `-` is the standard input.
         solution: File with the best-known solution, in place of one beside it.
         best_known: Best-known value, or a CSV table with a column of names (`instance`, `path`,
             `name` or `file`) and one of values, see
             :func:`~rl4co.data.formats.best_known.read_best_known`. A table that does not list the
-            instance says nothing about it, and a warning tells.
+            instance triggers a warning.
         column: Name of the column of values (default: the first that is called `best_known`, `bks`,
             `optimum`, `sol_cost`, `cost` or `best_score`, else the latest upper bound, `ub_...`).
         rounding: How to round distances instead of the format's own rule: exact, nearest, up, down
-            or one_decimal. No solution beside the file is looked for then, as its value belongs to
+            or one_decimal. Then no solution beside the file is read, because its value belongs to
             the other rule.
         vehicles: Most routes of a solution, in place of what the file says.
 
@@ -119,7 +119,7 @@ def read_instances(
     rounding: str | None = None,
     vehicles: int | None = None,
 ) -> Sequence[AnyInstance]:
-    """Reads all instances of a file; only Taillard's files and `.npy` arrays may have several.
+    """Read all instances of a file; only Taillard's files and `.npy` arrays may have several.
 
     Args:
         path: The file.
@@ -157,7 +157,7 @@ def _with_reference(
     best_known: float | str | os.PathLike[str] | None,
     column: str | None,
 ) -> AnyInstance:
-    """An instance with what is said about its best solutions."""
+    """An instance with its best-known solution, value and bound."""
     changes: dict[str, Any] = {}
     if solution is not None:
         changes["solution_file"] = Source.read(solution).path
@@ -166,20 +166,20 @@ def _with_reference(
     if isinstance(best_known, int | float):
         changes["stated_best_known"] = _checked_value(best_known)
     elif best_known is not None:
-        known = read_known(best_known, instance, column)
-        if known is None:
+        bounds = read_bounds(best_known, instance, column)
+        if bounds is None:
             warnings.warn(
                 f"{best_known}: expected a line for {instance.name}, got none; the gap is unknown",
                 stacklevel=4,
             )
         else:
-            changes["stated_best_known"] = known.upper
-            changes |= {} if known.lower is None else {"lower_bound": known.lower}
+            changes["stated_best_known"] = bounds.upper
+            changes |= {} if bounds.lower is None else {"lower_bound": bounds.lower}
     return dataclasses.replace(instance, **changes)
 
 
 def _checked_value(value: float) -> float:
-    """A best-known value that gaps can be relative to."""
+    """A best-known value that gaps can refer to."""
     if not math.isfinite(value) or not value:
         raise ConfigError(
             f"expected a finite best-known value other than 0, got {value:g}; a gap to it has no "
@@ -210,7 +210,7 @@ def _parse(path: Path) -> Sequence[AnyInstance]:
 
 
 def _reader(source: Source) -> Callable[[Source], BenchmarkInstance]:
-    """What reads the routing problem of a file."""
+    """The reader for the routing problem of a file."""
     if source.suffix in SUFFIXES:
         return SUFFIXES[source.suffix]
     for recognises, read in (

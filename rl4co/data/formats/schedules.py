@@ -73,8 +73,8 @@ class BenchmarkShop(Benchmark):
     Attributes:
         shop: Jobs, operations and machines.
         problem: Name of the environment, `jssp` or `fjsp`.
-        stated_best_known: Best-known makespan, if one was given.
-        lower_bound: What no makespan is less than, if a table or the file gave it.
+        stated_best_known: Best-known makespan, if one was stated.
+        lower_bound: Value that no makespan is below, if a table or the file has one.
         solution_file: File with the best-known schedule.
     """
 
@@ -190,7 +190,7 @@ class BenchmarkShop(Benchmark):
         data = load_json(source)
         rows = _read_rows(source, data)
         schedule = tuple(tuple(Slot(op["machine"], op["start"]) for op in job) for job in rows)
-        violation = find_violation(self.shop, schedule) or self._misjudged(schedule, rows, data)
+        violation = find_violation(self.shop, schedule) or self._wrong_value(schedule, rows, data)
         if violation is not None:
             raise source.fault(
                 f"a schedule of {self.name} in which {violation.rule}",
@@ -199,14 +199,14 @@ class BenchmarkShop(Benchmark):
             )
         return schedule
 
-    def _misjudged(
+    def _wrong_value(
         self, schedule: Schedule, rows: list[list[dict[str, int]]], data: dict[str, object]
     ) -> Violation | None:
         """The first end of an operation, or the makespan, that is not what the file says."""
         for job, ends in enumerate(self._ends(schedule)):
             for number, end in enumerate(ends):
-                if (said := rows[job][number].get("end", end)) != end:
-                    place = f"job {job}, operation {number}: an end at {said}, not {end}"
+                if (stated := rows[job][number].get("end", end)) != end:
+                    place = f"job {job}, operation {number}: an end at {stated}, not {end}"
                     return Violation("every operation takes its processing time", place)
         makespan = int(self.objective(schedule))
         if data.get("makespan", makespan) != makespan:
@@ -266,7 +266,7 @@ def _environment(problem: str) -> Any:
 
 
 def _with_no_time(job: Job, timed: Iterator[Slot]) -> tuple[Slot, ...]:
-    """The slots of a job, given those of all operations that take time, one job after the other."""
+    """The slots of a job, from those of all operations that take time, one job after the other."""
     slots: list[Slot] = []
     end = 0
     for operation in job:

@@ -1,4 +1,4 @@
-"""Job shops as they are published: `ShopInstance`, batches of different sizes, tables of bounds."""
+"""`ShopInstance`: a job shop in its original units, and batches of different sizes."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ class ShopInstance:
     Attributes:
         name: Name of the instance.
         num_machines: Number of machines.
-        jobs: Operations of each job: machine → processing time. A few published instances have
+        jobs: Operations of each job: machine → processing time. A few benchmark instances have
             operations that take no time.
         source: The file.
-        lower_bound: Known lower bound on the makespan, if the file gives one.
-        upper_bound: Makespan of the best-known schedule, if the file gives one.
+        lower_bound: Lower bound on the makespan, if the file has one.
+        upper_bound: Makespan of the best-known schedule, if the file has one.
     """
 
     name: str
@@ -88,8 +88,8 @@ class ShopInstance:
             )
         if not torch.equal(times, times.round()):
             raise InvalidInstanceError(
-                "expected processing times that are whole numbers, which is all that the format "
-                "holds, got others; multiply them by a power of ten and round"
+                "expected processing times that are whole numbers, as the formats require, got "
+                "fractions; multiply them by a power of ten and round"
             )
         rows = times.t().tolist()  # [O][M]
         jobs = [
@@ -129,7 +129,7 @@ def batch_instances(instances: Sequence[ShopInstance], num_ops: int | None = Non
     needed = max(ops + (len(jobs) < most_jobs) for jobs, ops in zip(shops, lengths, strict=True))
     width = needed if num_ops is None else num_ops
     if width < needed:
-        raise ConfigError(f"expected room for {needed} operations, got {width}; raise it")
+        raise ConfigError(f"expected num_ops of at least {needed}, got {width}; raise it")
     first = np.full((size, most_jobs), width - 1)
     last = np.full((size, most_jobs), width - 1)
     times = np.zeros((size, machines, width), dtype=np.float32)

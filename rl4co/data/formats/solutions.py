@@ -32,7 +32,7 @@ JSON_KEYS = ("name", "problem", "routes", "cost", "objective")
 
 @dataclasses.dataclass(frozen=True)
 class Solution:
-    """A solution as a file gives it.
+    """A solution from a file.
 
     Attributes:
         source: The file.
@@ -45,7 +45,7 @@ class Solution:
     value: float | None
 
     def require_valid(self, instance: BenchmarkInstance) -> None:
-        """Raises FileFormatError if the solution breaks a constraint of the instance."""
+        """Raise FileFormatError if the solution breaks a constraint of the instance."""
         violation = find_violation(instance, self.routes)
         if violation is not None:
             raise self.source.fault(
@@ -56,7 +56,7 @@ class Solution:
             )
 
     def note_contradiction(self, instance: BenchmarkInstance) -> None:
-        """Warns if the routes are valid, but the value in the file is not theirs."""
+        """Warn if the routes are valid, but their value differs from the one in the file."""
         if self.value is None or find_violation(instance, self.routes) is not None:
             return
         actual = instance.objective(self.routes)
@@ -77,8 +77,8 @@ def read_solution(
     Args:
         path: File in any of the formats above.
         instance: The instance that it solves.
-        check: Whether to refuse solutions that break a constraint, and to warn of a value that is
-            not that of the routes.
+        check: Whether to raise for solutions that break a constraint, and to warn of a value that
+            differs from that of the routes.
 
     Raises:
         FileNotFoundError: There is no such file.
@@ -92,7 +92,7 @@ def read_solution(
 
 
 def parse_solution(source: Source, instance: BenchmarkInstance) -> Solution:
-    """A solution from a file of any format; its feasibility is not looked at."""
+    """A solution from a file of any format, without a check of its feasibility."""
     if source.text.lstrip().startswith("{"):
         return _parse_json(source)
     if any(_ROUTE.match(line) for line in source.lines):
@@ -187,13 +187,13 @@ def _is_nodes(value: object) -> bool:
 
 
 def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    """An object of JSON; of a key that is there twice, the first would be lost."""
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    """The object with these keys and values, which must be unique."""
+    fields = dict(pairs)
+    if len(fields) < len(pairs):
         keys = [key for key, _ in pairs]
         twice = next(key for key in keys if keys.count(key) > 1)
         raise ValueError(f"the key {twice!r} twice")
-    return found
+    return fields
 
 
 def load_json(source: Source) -> dict[str, object]:

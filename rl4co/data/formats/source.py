@@ -43,12 +43,12 @@ class Source:
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> Source:
-        """Reads a file as text (UTF-8, else Latin-1, which old benchmark files are written in).
+        """Read a file as text (UTF-8, else Latin-1, which old benchmark files are written in).
 
-        Control characters, which a terminal would obey, become question marks.
+        Control characters, which a terminal would execute, become question marks.
 
         Args:
-            path: The file, which may be packed by gzip, or `-`, the standard input.
+            path: The file, perhaps compressed by gzip, or `-`, the standard input.
         """
         file, content = Path(path), read_content(path)
         num_lines = content.count(b"\n") + content.count(b"\r")
@@ -74,7 +74,7 @@ class Source:
 
     @property
     def name(self) -> str:
-        """What an instance is called that does not say it: the name of its file, not `.vrp.gz`."""
+        """Default name of the instance: the name of its file without `.vrp.gz`."""
         return name_of(self.path)
 
     @property

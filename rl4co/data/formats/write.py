@@ -1,7 +1,7 @@
 """Writing solutions: routes as CVRPLIB or OPLib `.sol`, TSPLIB tours or JSON, schedules as JSON.
 
-A file is written under a temporary name and renamed, so it is either complete or not there. What
-the instance's `read_solution` reads back is the same solution.
+A file is written under a temporary name and renamed, so it is either complete or missing. The
+instance's `read_solution` reads the same solution.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from rl4co.data.io import atomic_write
 
 
 def write_solution(path: str | os.PathLike[str], instance: Benchmark, solution: Any) -> Path:
-    """Writes a valid solution, in the format that the suffix names.
+    """Write a valid solution, in the format that the suffix names.
 
     Args:
         path: File to write; `.sol` (routes and cost; OPLib's form if there are prizes), `.tour`
             (TSP and ATSP) or `.json` (routes or schedules). Folders are created.
-        instance: What is solved.
+        instance: The instance.
         solution: Solution, as for the instance's `objective`.
 
     Returns:
@@ -41,11 +41,11 @@ def write_solution(path: str | os.PathLike[str], instance: Benchmark, solution: 
 
 
 def check_target(path: str | os.PathLike[str], instance: Benchmark) -> Path:
-    """Raises unless solutions of an instance can be written to a file, before one is looked for.
+    """Raise unless solutions of an instance can be written to a file.
 
     Args:
         path: As for :func:`write_solution`.
-        instance: What will be solved.
+        instance: The instance.
 
     Returns:
         The path.
@@ -59,9 +59,9 @@ def check_target(path: str | os.PathLike[str], instance: Benchmark) -> Path:
 
 
 def require_writable(target: Path) -> None:
-    """Raises OSError if a file cannot be written; folders above it need not exist yet.
+    """Raise OSError if a file cannot be written; folders above it need not exist yet.
 
-    What permissions promise is tried: a file is made in the folder and taken away again.
+    Permissions are tested: a file is created in the folder and removed.
     """
     try:
         place = next(folder for folder in (target, *target.absolute().parents) if folder.exists())

@@ -1,4 +1,4 @@
-"""What files say about an instance, in the words of each environment: one module per problem.
+"""Instances from files in the form of each environment: one module per problem.
 
 A module registers one class under its own name, found like an environment's embeddings:
 
@@ -6,7 +6,7 @@ A module registers one class under its own name, found like an environment's emb
     class CVRPLayout(RoutingLayout): ...
 
 Third-party packages do the same and name the class in the entry-point group `rl4co.layouts`. A
-problem without a layout has no files of published instances; `.npz` files need none.
+problem without a layout has no benchmark files; `.npz` files need none.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the layouts of all kinds of files have in common."""
+"""Base class of the layouts of all kinds of files."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from rl4co.core.registry import LAYOUTS
 
 
 class Layout:
-    """How instances and solutions of a problem look in files. Keeps nothing on the object.
+    """The form of instances and solutions of a problem in files; without state.
 
     Attributes:
         includes: Problems whose instances are instances of this one as well.
         env_options: Arguments with which the environment admits solutions that use up a limit of a
-            published instance.
+            benchmark instance.
     """
 
     includes: ClassVar[tuple[str, ...]] = ()

@@ -1,4 +1,4 @@
-"""Layouts of routing problems: what an environment wants to know, and how its solutions look.
+"""Layouts of routing problems: the keys of an environment and the form of its solutions.
 
 The arrays that a layout makes have the keys and shapes of the environment's instances, without a
 batch axis.
@@ -24,7 +24,7 @@ Arrays = dict[str, Any]
 
 
 class RoutingLayout(Layout):
-    """How instances and solutions of a routing problem look.
+    """The form of instances and solutions of a routing problem.
 
     Attributes:
         requires: Fields of :class:`~rl4co.data.formats.BenchmarkInstance` that it must have.
@@ -68,10 +68,9 @@ def routing_layouts() -> dict[str, RoutingLayout]:
 def name_problem(fields: Mapping[str, Any], costs: EdgeCosts) -> str:
     """The environment for an instance with these fields of :class:`BenchmarkInstance`."""
     layouts = routing_layouts()
-    telling = {field for layout in layouts.values() for field in layout.marks | layout.knows}
-    features = {
-        key for key, value in fields.items() if value is not None and value is not False
-    } & telling
+    known = {field for layout in layouts.values() for field in layout.marks | layout.knows}
+    present = {key for key, value in fields.items() if value is not None and value is not False}
+    features = present & known
     fitting = [name for name, layout in layouts.items() if layout.fits(features, costs)]
     if not fitting:
         raise InvalidInstanceError(
@@ -106,7 +105,7 @@ def matrices_of(instance: BenchmarkInstance, normalize: bool) -> Arrays:
             "large"
         )
     arrays: Arrays = {}
-    # Large instances go without: what is reported is the exact cost of the routes in any case.
+    # Large instances do without; reported costs are those of the routes in any case.
     if needed or not (normalize or is_large):
         arrays["cost_matrix"] = instance.costs / unit
     if instance.duration_matrix is not None:

@@ -1,4 +1,4 @@
-"""Layouts of job shops, which differ in what they are called."""
+"""Layouts of job shops, which differ in the name of their environment."""
 
 from __future__ import annotations
 

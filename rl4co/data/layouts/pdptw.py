@@ -21,7 +21,7 @@ class PDPTWLayout(RoutingLayout):
     knows = frozenset({"demand", "time_windows"})
 
     def to_arrays(self, instance: BenchmarkInstance, normalize: bool) -> Arrays:
-        """Refused."""
+        """Raise UnsupportedError."""
         raise UnsupportedError(
             f"there is no environment for {instance.problem} ({instance.name}); "
             "its costs and the check of its solutions are available"

@@ -27,7 +27,7 @@ from rl4co.core.arguments import NotPlainError, RecordsArguments, plain
 from rl4co.core.errors import ConfigError, FileFormatError, RL4COError, UnknownNameError
 from rl4co.core.lazy import exported_names, resolve
 from rl4co.core.registry import ENVS, MODELS
-from rl4co.data.digest import check_seal
+from rl4co.data.digest import check_digest
 from rl4co.models.policies.budget import parameter_budget, refuse_absurd_sizes
 from rl4co.models.policies.custom_classes import (
     AllowedClasses,
@@ -112,10 +112,10 @@ def read_checkpoint(
 
 def _check_digest(source: str | Path | IO[bytes]) -> None:
     if not isinstance(source, str | Path):
-        check_seal(source, "the checkpoint")
+        check_digest(source, "the checkpoint")
         return
     with open(source, "rb") as file:
-        check_seal(file, source)
+        check_digest(file, source)
 
 
 def check_weights(model: nn.Module, weights: Mapping[str, Any], name: str) -> None:

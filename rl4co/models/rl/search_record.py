@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from rl4co.core.errors import ConfigError, FileFormatError
-from rl4co.data.digest import check_seal, seal
+from rl4co.data.digest import add_digest, check_digest
 from rl4co.data.io import atomic_write
 
 _FORMAT = "rl4co-search-1"
@@ -176,7 +176,7 @@ class SearchRecord:
         buffer = io.BytesIO()
         torch.save(content, buffer)
         with atomic_write(self.path) as file:
-            file.write(seal(buffer.getvalue()))
+            file.write(add_digest(buffer.getvalue()))
 
     def restore(self, batch: slice, adapted: nn.Module, optimizer: Optimizer) -> None:
         """Takes up interrupted instances where they were; does nothing for others."""
@@ -187,7 +187,7 @@ class SearchRecord:
     def _load(self, path: Path) -> None:
         try:
             with path.open("rb") as file:
-                check_seal(file, path)
+                check_digest(file, path)
                 content = torch.load(file, map_location="cpu", weights_only=True)
             if content["format"] != _FORMAT:
                 raise FileFormatError(f"expected format {_FORMAT!r}, got {content['format']!r}")
