@@ -508,6 +508,8 @@ class RL4COEnvBase(RecordsArguments, ProblemHooks, EnvBase):
 
     def _step(self, tensordict: TensorDictBase) -> TensorDict:
         """TorchRL's step: records the action, and rewards a solution when it is finished."""
+        if not self._torchrl_mode:
+            return self._step_by_hooks(tensordict)
         state = dict(tensordict.exclude("next").items())
         new_state = self.advance(state, state["action"])
         new_state["terminated"] = new_state["done"]

@@ -335,3 +335,11 @@ def test_what_is_missing_is_said():
         env.get_reward(env.reset(batch_size=2), torch.arange(6).repeat(2, 1))
     with pytest.raises(ConfigError, match=r"set self\.generator"):
         NoGenerator().reset(batch_size=2)
+
+
+def test_stock_environments_step_without_a_wrapper():
+    """`env._step(td)`, as published code calls it, returns the new state itself."""
+    env = TSPEnv(generator_params={"num_loc": 5})
+    td = env.reset(batch_size=[2])
+    td["action"] = torch.tensor([1, 3])
+    assert env._step(td)["current_node"].tolist() == [1, 3]
