@@ -21,6 +21,7 @@ __all__ = ["install", "register_adapters", "where"]
 ADAPTERS = {
     "ant_colony_settings": "rl4co.compat.settings:adapt_colony_settings",
     "baseline": "rl4co.compat.baselines:adapt_baseline",
+    "context_class": "rl4co.compat.embeddings:check_context_class",
     "context_embedding": "rl4co.compat.embeddings:adapt_context",
     "dynamic_embedding": "rl4co.compat.embeddings:adapt_dynamic",
     "environment": "rl4co.compat.environments:adapt",

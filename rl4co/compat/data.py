@@ -1,4 +1,4 @@
-"""Augmentation and files as in the published `rl4co.data`."""
+"""Files as in the published `rl4co.data`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SOLOMON = Path("data", "solomon")
 
 
 def check_extension(filename: str, extension: str = ".npz") -> str:
-    """The file name with the extension, which is added unless it is there."""
+    """The file name with the extension, which is added if it is missing."""
     return filename if os.path.splitext(filename)[1] == extension else f"{filename}{extension}"
 
 

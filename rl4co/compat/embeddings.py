@@ -35,7 +35,7 @@ def adapt_context(context: nn.Module) -> nn.Module:
     """A context embedding in the form of the library, see :class:`_QueryContext`.
 
     Args:
-        context: Returned as it is if it has `prepare` or says which `state_keys` it reads.
+        context: Returned as it is if it has `prepare` or declares `state_keys`.
     """
     if hasattr(context, "prepare") or getattr(context, "state_keys", None) is not None:
         return context
@@ -51,6 +51,22 @@ def adapt_dynamic(dynamic: nn.Module) -> nn.Module | None:
     if isinstance(dynamic, DynamicEmbedding | _QueryDynamic):
         return dynamic
     return None if _is_static(dynamic) else _add_methods(dynamic, _QueryDynamic)
+
+
+def check_context_class(cls: type) -> type:
+    """Rejects published methods of a library context, which nothing would call.
+
+    Args:
+        cls: A subclass of :class:`~rl4co.models.embeddings.ContextEmbedding`, after its creation.
+    """
+    methods = [name for name in ("_state_embedding", "_cur_node_embedding") if name in vars(cls)]
+    if methods and "forward" not in vars(cls):
+        raise UnsupportedError(
+            f"expected {cls.__name__} to define nodes and features, got {', '.join(methods)}, "
+            "which nothing calls; derive from EnvContext of "
+            "rl4co.models.nn.env_embeddings.context to keep them"
+        )
+    return cls
 
 
 def _is_static(dynamic: nn.Module) -> bool:
@@ -90,7 +106,7 @@ def _unpickle(mixin: Any, cls: Any) -> Any:
 
 
 class _Adapted:
-    """Base of the mixins: pickles name the module's own class, since ours has no import path."""
+    """Base of the mixins: pickles refer to the original class, not to the subclass."""
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         mixin, cls = type(self).__bases__
@@ -109,7 +125,7 @@ class _QueryContext(_Adapted):
         return embeddings
 
     def forward(self, embeddings: Tensor, state: TensorDictBase | Mapping[str, Tensor]) -> Tensor:
-        """Queries; a TensorDict is passed on to the module's own `forward`."""
+        """Queries; a TensorDict is passed on to the original `forward`."""
         published = super().forward  # type: ignore[misc]
         if isinstance(state, TensorDictBase):
             query: Tensor = published(embeddings, state)
@@ -129,7 +145,7 @@ class _QueryDynamic(_Adapted):
     def forward(
         self, state: TensorDictBase | Mapping[str, Tensor]
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Changes of keys and values; a TensorDict is passed on to the module's own `forward`."""
+        """Changes of keys and values; a TensorDict is passed on to the original `forward`."""
         published = super().forward  # type: ignore[misc]
         if isinstance(state, TensorDictBase):
             key, value, logit_key = published(state)

@@ -1,7 +1,7 @@
 """Evaluation by objects, as in the published `rl4co.tasks.eval`.
 
-`rl4co.tasks.eval.evaluate_policy` does the same by name. An evaluation of one's own derives from
-:class:`EvalBase` and says in `_inner` how a batch is solved.
+`rl4co.tasks.eval.evaluate_policy` does the same by name. A custom evaluation derives from
+:class:`EvalBase` and solves a batch in `_inner`.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class SamplingEval(EvalBase):
     Args:
         env: Environment.
         samples: Samples per instance.
-        softmax_temp: Older name of `temperature`; wins if it is given.
+        softmax_temp: Older name of `temperature`, which it replaces.
         select_best: Only True is supported: the best sample counts.
         temperature: Softmax temperature.
         top_p: Nucleus; 0: all actions.

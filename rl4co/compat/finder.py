@@ -1,13 +1,13 @@
-"""Makes imports of published paths work: a finder that reads :mod:`rl4co.compat.table`.
+"""Import of published paths: a finder that reads :mod:`rl4co.compat.table`.
 
-Three cases, all decided by the table:
+The table decides between three cases:
 
-* a module that has no file here: an empty module whose names are looked up in their homes;
-* a module that has a file here, but not all of the published names: it gets the missing ones;
+* a module that has no file here: an empty module that looks its names up in their new modules;
+* a module that has a file here, but not all of the published names: the missing ones are added;
 * a module or name without a counterpart: `NoCounterpartError` (an `ImportError`) with the reason.
 
-Objects keep the `__module__` of their homes, so that what is pickled names the place where the code
-is, and what was pickled under a published path is found.
+Objects keep the `__module__` of their new module: pickles refer to where the code is, and pickles
+that refer to a published path load.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ from rl4co.core.errors import NoCounterpartError
 @functools.cache
 def homes(module: str) -> dict[str, tuple[str, str]]:
     """Names of a published module: name → (module, name there)."""
-    found = {}
+    table = {}
     for home, names in MOVED.get(module, {}).items():
         for entry in names.split():
             name, _, renamed = entry.partition("=")
-            found[name] = (home, renamed or name)
-    return found
+            table[name] = (home, renamed or name)
+    return table
 
 
 @functools.cache
 def _modules() -> frozenset[str]:
-    """All modules that the table speaks of, and the packages that they are in."""
+    """All modules in the table, and the packages that contain them."""
     return frozenset(
         ".".join(parts[:length])
         for parts in (name.split(".") for name in (*MOVED, *MISSING, *GONE))
@@ -67,10 +67,10 @@ def reason(name: str) -> str | None:
 def where(name: str) -> str:
     """The dotted path at which a published name (`"rl4co.models.nn.ops.Normalization"`) lives now.
 
-    Names that have not moved are returned as they are.
+    Names that have not moved are returned unchanged.
 
     Raises:
-        NoCounterpartError: There is none; the message says why and what to use.
+        NoCounterpartError: It has no counterpart; the message says what to use.
     """
     module, _, attribute = name.rpartition(".")
     if attribute in homes(module):
@@ -82,10 +82,10 @@ def where(name: str) -> str:
 
 
 class _Names:
-    """`__getattr__` of a module: names of the table, then whatever the module itself looks up."""
+    """`__getattr__` of a module: names of the table, then the `__getattr__` of its file."""
 
-    def __init__(self, module: str, own: Callable[[str], Any] | None = None) -> None:
-        self.module, self.own = module, own
+    def __init__(self, module: str, fallback: Callable[[str], Any] | None = None) -> None:
+        self.module, self.fallback = module, fallback
 
     def __call__(self, name: str) -> Any:
         table = homes(self.module)
@@ -95,8 +95,8 @@ class _Names:
         why = reason(f"{self.module}.{name}")
         if why is not None:
             raise NoCounterpartError(f"{self.module}.{name}", why)
-        if self.own is not None:
-            return self.own(name)
+        if self.fallback is not None:
+            return self.fallback(name)
         raise AttributeError(f"module {self.module!r} has no attribute {name!r}")
 
 
@@ -107,7 +107,7 @@ class _Facade(Loader):
         """The default module."""
 
     def exec_module(self, module: ModuleType) -> None:
-        """Fills the module, or refuses it with the reason."""
+        """Fills the module, or raises `NoCounterpartError` with the reason."""
         name = module.__name__
         why = reason(name)
         if why is not None:
@@ -121,22 +121,22 @@ class _Completed(SourceFileLoader):
     """Loads a file and adds the published names that it does not have."""
 
     def exec_module(self, module: ModuleType) -> None:
-        """Runs the file; the table answers for what it does not define."""
+        """Runs the file; the table supplies the names that it does not define."""
         super().exec_module(module)
-        own = module.__dict__.get("__getattr__")
-        module.__dict__["__getattr__"] = _Names(module.__name__, own)
+        fallback = module.__dict__.get("__getattr__")
+        module.__dict__["__getattr__"] = _Names(module.__name__, fallback)
         if _is_parent(module.__name__):
-            # A file here, a folder there: without a path nothing below it could be imported.
+            # A file here, but a published folder: without a path, nothing below it can be imported.
             module.__dict__.setdefault("__path__", [])
 
 
 class PublishedPaths(MetaPathFinder):
-    """Finds modules of this package as Python does, and those of the table besides."""
+    """Finds modules of this package as Python does, and those of the table."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """The specification of a module that the table speaks of; None for all others."""
+        """The specification of a module in the table; None for all others."""
         if fullname not in _modules():
             return None
         spec = PathFinder.find_spec(fullname, path, target)
@@ -148,6 +148,6 @@ class PublishedPaths(MetaPathFinder):
 
 
 def install() -> None:
-    """Puts the finder in front of Python's own; a second call changes nothing."""
+    """Puts the finder in front of Python's finders; a second call changes nothing."""
     if not any(isinstance(finder, PublishedPaths) for finder in sys.meta_path):
         sys.meta_path.insert(0, PublishedPaths())

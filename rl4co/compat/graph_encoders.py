@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 #: State, number of nodes → edges `[2, E]`.
 EdgeIndexFnSignature: TypeAlias = "Callable[[TensorDictBase, int], Tensor]"
 
-#: How messages are put together.
+#: How messages are aggregated.
 _AGGREGATIONS = {"add": "sum", "sum": "sum", "mean": "mean", "max": "amax"}
 
 
@@ -43,11 +43,11 @@ class GCNEncoder(AutoregressiveEncoder):
         embed_dim: Embedding size D.
         num_layers: Layers.
         init_embedding: Replaces the init embedding.
-        residual: Whether what goes in is added to what comes out.
+        residual: Whether the input is added to the output.
         edge_idx_fn: State, number of nodes → edges `[2, E]`; None: the complete graph.
         dropout: Probability of dropout.
         bias: Whether the layers have biases.
-        num_nodes: Not needed: the graph has the nodes of the instance.
+        num_nodes: Ignored: the graph has the nodes of the instance.
 
     Shapes:
         state `[B]` → `[B, N, D]`, init embeddings `[B, N, D]`
@@ -90,7 +90,7 @@ class GCNEncoder(AutoregressiveEncoder):
 
 
 class MessagePassingLayer(nn.Module):
-    """One round of messages: edges look at their ends, nodes at the sum of their edges.
+    """One round of messages: edges read their two nodes, nodes the aggregate of their edges.
 
     Args:
         node_indim: Size of nodes before.
@@ -98,7 +98,7 @@ class MessagePassingLayer(nn.Module):
         edge_indim: Size of edges before.
         edge_outdim: Size of edges after.
         aggregation: "add", "mean" or "max".
-        residual: Whether nodes keep what they were.
+        residual: Whether the input of a node is added to its output.
 
     Shapes:
         `nodes [B, N, D]`, `edges [B, E, F]`, `edge_index [2, E]` → nodes, edges
@@ -143,12 +143,12 @@ class MessagePassingEncoder(AutoregressiveEncoder):
     Args:
         env_name: Environment whose init embedding to use.
         embed_dim: Embedding size D.
-        num_nodes: Not needed: the number of nodes is that of the instances.
+        num_nodes: Ignored: the graph has the nodes of the instance.
         num_layers: Layers.
         init_embedding: Replaces the init embedding.
         aggregation: "add", "mean" or "max".
         self_loop: Whether nodes send messages to themselves.
-        residual: Whether nodes keep what they were.
+        residual: Whether the input of a node is added to its output.
 
     Shapes:
         state `[B]` → `[B, N, D]`, init embeddings `[B, N, D]`

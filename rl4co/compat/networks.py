@@ -82,7 +82,7 @@ class TransformerFFN(nn.Module):
 
 
 class PositionalEncoding(nn.Module):
-    """Adds sinusoidal encodings of given positions (Vaswani et al., 2017), then applies dropout.
+    """Adds sinusoidal encodings of positions (Vaswani et al., 2017), then applies dropout.
 
     Args:
         embed_dim: Embedding size D.

@@ -1,8 +1,8 @@
 """Encoders, embeddings and actors of job shops with the published arguments.
 
-In the published package every part has a `scaling_factor`; here the encoder has it, and takes that
-of an init embedding in the published style. Its encoders give tensors, which its notebooks unpack;
-decoders here take these, too.
+In the published package every part has a `scaling_factor`; here the encoder has it, by default that
+of its init embedding. These encoders return tensors, which published notebooks unpack; the decoders
+of the library accept both.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from rl4co.models.zoo.l2d.encoder import (
 
 
 class _TensorsEncoder(ShopEncoder):
-    """Gives operations `[B, O, D]`, or these and machines `[B, M, D]`, in place of a record."""
+    """Returns operations `[B, O, D]`, or these and machines `[B, M, D]`, instead of a record."""
 
     def forward(  # type: ignore[override]
         self, td: Mapping[str, Tensor]
@@ -54,7 +54,7 @@ class HetGNNEncoder(_TensorsEncoder, HGNNEncoder):
         num_layers: Layers.
         normalization: "batch", "instance", "layer" or None.
         init_embedding: Replaces the linear map of features.
-        env_name: Not needed: both shops have the same features.
+        env_name: Ignored: both shops have the same features.
         scaling_factor: Unit of time; None: that of the init embedding, or each instance's mean
             processing time.
     """
@@ -118,9 +118,9 @@ class L2DAttnActor(PointerActor):
     Args:
         embed_dim: Embedding size D.
         num_heads: Attention heads.
-        env_name: Not needed: both shops have the same features.
-        scaling_factor: Not needed: the decoder has it.
-        stepwise: Not needed: the decoder knows whether it encodes each state.
+        env_name: Ignored: both shops have the same features.
+        scaling_factor: Ignored: the decoder has it.
+        stepwise: Ignored: the decoder has it.
     """
 
     def __init__(
@@ -134,6 +134,8 @@ class L2DAttnActor(PointerActor):
         super().__init__(embed_dim, num_heads)
 
 
-def _unit(given: float | None, init_embedding: nn.Module | None) -> float | None:
-    """The unit of time: the one that is given, or the init embedding's."""
-    return getattr(init_embedding, "scaling_factor", None) if given is None else given
+def _unit(scaling_factor: float | None, init_embedding: nn.Module | None) -> float | None:
+    """The unit of time: `scaling_factor`, or that of the init embedding."""
+    if scaling_factor is None:
+        return getattr(init_embedding, "scaling_factor", None)
+    return scaling_factor

@@ -1,7 +1,7 @@
 """Where the names of the published package are: the one table of moved and missing import paths.
 
 Only what differs is listed: a published name that is at its published path needs no entry. Names of
-one home stand in one string; `Old=New` says that the name changed, too.
+one module are in one string; `Old=New` means that the name changed as well.
 """
 
 from __future__ import annotations

@@ -40,5 +40,5 @@ def get_full_graph_edge_index(num_node: int, self_loop: bool = False) -> Tensor:
 
 
 def batch_to_scalar(param: Any) -> Any:
-    """The number in a tensor that has the same one for each instance; others as they are."""
+    """The number in a tensor with the same value for each instance; other arguments unchanged."""
     return param.flatten()[0].item() if isinstance(param, Tensor) else param

@@ -75,7 +75,7 @@ def get_lightning_device(lit_module: LightningModule) -> torch.device:
 
 
 def merge_with_defaults(_config: Any = None, **defaults: Any) -> dict[str, Any]:
-    """Defaults with what a mapping says on top; any other value counts for all of them."""
+    """Defaults, updated by a mapping; any other value replaces all of them."""
     if _config is None:
         return defaults
     if isinstance(_config, Mapping | DictConfig):

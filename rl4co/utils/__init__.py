@@ -1,4 +1,4 @@
-"""Published import paths of what lives elsewhere; no code of its own.
+"""Short import paths of objects that are defined elsewhere.
 
 Everything here is imported on first use, so `rl4co.utils.ops` loads neither Lightning nor Hydra.
 """

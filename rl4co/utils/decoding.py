@@ -1,4 +1,4 @@
-"""Published import path of rollouts, logits filters and decoding strategies."""
+"""Import path of rollouts, logits filters and decoding strategies."""
 
 from __future__ import annotations
 

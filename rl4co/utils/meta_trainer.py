@@ -1,4 +1,4 @@
-"""Published import path of the meta-learning callback."""
+"""Import path of the meta-learning callback."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Published import path of tensor functions and of the selection of starts."""
+"""Import path of tensor functions and of the selection of starts."""
 
 from __future__ import annotations
 

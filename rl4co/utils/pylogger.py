@@ -1,4 +1,4 @@
-"""Published import path of the logger."""
+"""Import path of the logger."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Published import path of an environment with instances to try things on."""
+"""Import path of an environment with instances for tests."""
 
 from __future__ import annotations
 

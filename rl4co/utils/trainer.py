@@ -1,4 +1,4 @@
-"""Published import path of the trainer."""
+"""Import path of the trainer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Published import paths of what all environments share; no code of its own."""
+"""Published import paths of what all environments share; no code."""
 
 from __future__ import annotations
 

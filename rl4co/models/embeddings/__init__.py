@@ -1,4 +1,4 @@
-"""Embeddings: what a policy needs to know of a problem, one file per problem.
+"""Embeddings: the part of a policy that is specific to a problem, one file per problem.
 
 Each file registers, under the environment's name, a function that builds an
 :class:`EnvEmbeddings` record from an :class:`EmbeddingConfig`.

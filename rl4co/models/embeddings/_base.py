@@ -20,6 +20,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from rl4co import kernels
+from rl4co.core.adapters import adapt
 from rl4co.core.errors import UnsupportedError
 from rl4co.core.layouts import node_index
 from rl4co.core.ops import gather_points
@@ -54,7 +55,7 @@ class EnvEmbeddings:
         context: State → query `[B, Q, D]`.
         dynamic: State → changes of keys and values, or None if these never change.
         edge: Config → module that makes a sparse graph of an instance, or None. Built on demand:
-            few policies need it, and all others would begin with other random weights.
+            few policies need it, and it would change the random weights of all others.
     """
 
     init: nn.Module
@@ -122,7 +123,7 @@ class ContextEmbedding(nn.Module):
 
     $$q = W [h_{i_1}, \\dots, h_{i_K}, f_1, \\dots, f_F]$$
 
-    Subclasses say which nodes and features. If the projection is an ordinary linear layer, its
+    Subclasses define :meth:`nodes` and :meth:`features`. If the projection is an ordinary linear layer, its
     product with the node embeddings is taken once per instance for all nodes in all roles
     (:class:`ContextTable`), and a step only adds up rows.
 
@@ -141,17 +142,8 @@ class ContextEmbedding(nn.Module):
     state_keys: tuple[str, ...] | None = None
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Refuses hooks of the published package, which nothing would call."""
         super().__init_subclass__(**kwargs)
-        written = [
-            hook for hook in ("_state_embedding", "_cur_node_embedding") if hook in vars(cls)
-        ]
-        if written and "forward" not in vars(cls):
-            raise UnsupportedError(
-                f"expected {cls.__name__} to write nodes and features, got {', '.join(written)}, "
-                "which nothing calls; derive from EnvContext of "
-                "rl4co.models.nn.env_embeddings.context to keep them"
-            )
+        adapt("context_class", cls)
 
     def __init__(
         self, embed_dim: int, num_nodes: int = 1, num_features: int = 0, bias: bool = False
@@ -170,7 +162,7 @@ class ContextEmbedding(nn.Module):
         return None
 
     def prepare(self, embeddings: Tensor) -> Tensor | ContextTable:
-        """The table of all nodes' contributions; the node embeddings where that is no use."""
+        """The table of all nodes' contributions, or the node embeddings themselves."""
         return self.table(embeddings) if kernels.may_replace(self.project_context) else embeddings
 
     def forward(self, cache: Tensor | ContextTable, state: Mapping[str, Tensor]) -> Tensor:
@@ -207,7 +199,7 @@ class ContextEmbedding(nn.Module):
 
     def _look_up(self, table: ContextTable, state: Mapping[str, Tensor]) -> Tensor:
         rows = self.table_rows(table, state)  # [B, Q, K]
-        # Looks up and adds in one go, without the rows in memory.
+        # Looks up and adds in one call, without storing the rows.
         query = F.embedding_bag(rows.flatten(0, 1), table.rows, mode="sum")  # [B * Q, D]
         features = self.features(state)
         if features is not None:
@@ -271,7 +263,7 @@ class LinearDynamicEmbedding(DynamicEmbedding):
 
 
 def coordinates(state: Mapping[str, Tensor], problem: str) -> Tensor:
-    """Coordinates `[B, N, 2]`, or a clear refusal for instances given by a matrix alone."""
+    """Coordinates `[B, N, 2]`, or an error for instances with a matrix only."""
     if "locs" not in state:
         raise UnsupportedError(
             f"expected {problem} instances with coordinates `locs` for this embedding, got a "

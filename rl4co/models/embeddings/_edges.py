@@ -11,9 +11,9 @@ from rl4co.core.errors import ConfigError, UnknownNameError
 from rl4co.core.graphs import CandidateGraph, nearest_graph
 from rl4co.models.embeddings._base import EmbeddingConfig, coordinates
 
-#: Fewest candidate edges per node, unless the instance is smaller or the caller says otherwise.
+#: Fewest candidate edges per node, unless the instance is smaller or `k_sparse` is set.
 MIN_DEGREE = 10
-#: Most candidate edges per node, unless the caller says otherwise: memory then grows with the
+#: Most candidate edges per node, unless `k_sparse` is set: memory then grows with the
 #: number of nodes, not with its square.
 MAX_DEGREE = 200
 
@@ -73,7 +73,7 @@ class EdgeEmbedding(nn.Module):
         self.edge_embed = nn.Linear(self.num_edge_features, config.embed_dim)
 
     def count_node_features(self) -> int:
-        """Features of a node, with the options given."""
+        """Features of a node, with the options in use."""
         return self.num_node_features
 
     def node_features(self, state: Mapping[str, Tensor]) -> Tensor:

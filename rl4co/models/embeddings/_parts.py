@@ -1,4 +1,4 @@
-"""Single embeddings of a problem by its name, for whoever composes a policy by hand."""
+"""Single embeddings of a problem by its name, for custom policies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the embeddings of the decap placement problems have in common."""
+"""Shared parts of the embeddings of the decap placement problems."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def port_distances(state: Mapping[str, Tensor]) -> Tensor:
 
 
 class NoContext(nn.Module):
-    """A query that says nothing of the state: zeros.
+    """A query that does not depend on the state: zeros.
 
     Which cells are taken enters through the mask, and the board through the mean of its embeddings
     (the graph context of the Attention Model).

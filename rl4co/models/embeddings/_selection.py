@@ -1,4 +1,4 @@
-"""What the embeddings of problems that choose k of N candidates share.
+"""Shared parts of the embeddings of problems that choose k of N candidates.
 
 A policy sees at every step what each candidate would add (its gain), through keys and values, and
 what is still uncovered, through the query.

@@ -20,7 +20,7 @@ from rl4co.models.embeddings.cvrp import cvrp_embeddings
 class CVRPMVCEdgeEmbedding(EdgeEmbedding):
     """Customers in similar directions from the depot, and the depot (after Ye et al., 2024).
 
-    Around the depot each customer has edges to the next ones in both directions. An edge knows its
+    Around the depot each customer has edges to the next ones in both directions. An edge has its
     length and the cosine of its angle at the depot, a node its demand, distance and angle.
     """
 

@@ -77,7 +77,7 @@ class MTVRPContext(ContextEmbedding):
 
 
 def _finite(limits: Tensor) -> Tensor:
-    """Zero in place of infinity, which says that there is no limit."""
+    """Zero instead of infinity, which means no limit."""
     return torch.nan_to_num(limits, nan=math.nan, posinf=0.0)
 
 

@@ -22,8 +22,8 @@ from rl4co.models.embeddings import (
 class PDPInitEmbedding(LinearInitEmbedding):
     """One linear map each for depots, pickups and deliveries: state → `[B, N, D]`.
 
-    A pickup knows where its order goes: its features are its own coordinates and those of its
-    delivery (Li et al., 2021, https://arxiv.org/abs/2110.02634).
+    The features of a pickup are its coordinates and those of its delivery (Li et al., 2021,
+    https://arxiv.org/abs/2110.02634).
     """
 
     problem = "pdp"

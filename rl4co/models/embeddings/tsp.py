@@ -79,7 +79,7 @@ class TSPContext(ContextEmbedding):
 class TSPEdgeEmbedding(EdgeEmbedding):
     """Nearest neighbours with their distances.
 
-    The option `nodes` says what is known of a node: its "coordinates", or only whether it is the
+    The option `nodes` selects the features of a node: its "coordinates", or only whether it is the
     first one ("start"), so that the network sees nothing but distances, as in DeepACO.
     """
 
