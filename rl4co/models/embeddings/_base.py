@@ -123,9 +123,9 @@ class ContextEmbedding(nn.Module):
 
     $$q = W [h_{i_1}, \\dots, h_{i_K}, f_1, \\dots, f_F]$$
 
-    Subclasses define :meth:`nodes` and :meth:`features`. If the projection is an ordinary linear layer, its
-    product with the node embeddings is taken once per instance for all nodes in all roles
-    (:class:`ContextTable`), and a step only adds up rows.
+    Subclasses define :meth:`nodes` and :meth:`features`. If the projection is an ordinary
+    linear layer, its product with the node embeddings is computed once per instance for all nodes
+    in all roles (:class:`ContextTable`), and a step only adds up rows.
 
     Args:
         embed_dim: Embedding size D.
