@@ -79,7 +79,7 @@ class Adaptation(nn.Module):
         """The cache with changed embeddings."""
         changed = {field: getattr(cache, field) + change for field, change in self.changes.items()}
         adapted = dataclasses.replace(cache, **changed)
-        if "logit_key" in changed and cache.folded_key is not None:
+        if cache.folded_key is not None:
             adapted.folded_key = pointer.fold(adapted.logit_key)
         return adapted
 

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from rl4co import kernels
 from rl4co.core.errors import UnsupportedError
+from rl4co.decoding.strategies import DecodingStrategy
 from rl4co.models.nn.attention import PointerAttention
 from rl4co.models.policies.modules import ConstructiveDecoder
 from rl4co.models.zoo.am import AttentionModelDecoder, DecoderCache
@@ -31,6 +32,10 @@ class RefinedPointer(PointerAttention):
         self.num_heads, self.mask_inner = pointer.num_heads, pointer.mask_inner
         self.project_out, self.sdpa_fn = pointer.project_out, pointer.sdpa_fn
         self.layer = layer
+
+    def fold(self, logit_key: Tensor) -> Tensor | None:
+        """None with a layer, which the fused kernel does not have."""
+        return super().fold(logit_key) if self.layer is None else None
 
     def glimpse(self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor) -> Tensor:
         """Heads `[R, Q, D]` after the layer."""
@@ -77,6 +82,16 @@ class AdaptedDecoder(ConstructiveDecoder):
         """Logits `[R, Q, N]`."""
         logits: Tensor = self.decoder(state, cache)
         return logits
+
+    def is_fused(self, cache: DecoderCache, strategy: DecodingStrategy) -> bool:
+        """As the decoder."""
+        fused: bool = self.decoder.is_fused(cache, strategy)
+        return fused
+
+    def log_probs(self, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor | None]:
+        """As the decoder."""
+        result: tuple[Tensor, Tensor | None] = self.decoder.log_probs(*args, **kwargs)
+        return result
 
 
 def _with_pointer(decoder: ConstructiveDecoder, pointer: PointerAttention) -> Any:
