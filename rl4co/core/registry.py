@@ -179,7 +179,10 @@ def _identity(entry: Any) -> tuple[str, str]:
     return entry.__module__, entry.__qualname__
 
 
-_AREAS = ("routing", "scheduling", "eda", "graph")
+#: Folders of environments: those in `rl4co/envs` with a problem, `AREA/PROBLEM/env.py`.
+_AREAS = sorted(
+    {path.parts[-3] for path in (Path(__file__).parents[1] / "envs").glob("*/*/env.py")}
+)
 
 ENVS: Registry[Any] = Registry(
     "environment", tuple(f"rl4co.envs.{a}" for a in _AREAS), "rl4co.envs"

@@ -7,10 +7,12 @@ the global random state is left alone.
 
 from __future__ import annotations
 
+import inspect
+
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from numbers import Integral
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 
@@ -31,9 +33,20 @@ class Generator(RecordsArguments, ABC):
     A subclass keeps its parameters as attributes and implements :meth:`_generate`.
     """
 
+    #: Constructor argument that sets the size of an instance. Not set: its first argument, if that
+    #: counts something (`num_...`).
+    size_argument: ClassVar[str | None] = None
+
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         adapt("generator", cls)
+
+    @classmethod
+    def size_name(cls) -> str | None:
+        """Constructor argument that sets the size of an instance; None if there is one size."""
+        _, *arguments = inspect.signature(cls.__init__).parameters
+        counted = [name for name in arguments[:1] if name.startswith("num_")]
+        return cls.size_argument or next(iter(counted), None)
 
     def __call__(
         self, batch_size: int | Sequence[int], rng: torch.Generator | None = None

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
-
 from typing import Any
 
 import torch
@@ -13,9 +11,6 @@ from tensordict import TensorDict, TensorDictBase
 from rl4co.core.registry import ENVS
 from rl4co.envs.base import RL4COEnvBase
 from rl4co.envs.improvement import is_improvement
-
-#: Arguments of generators that set the size of an instance; the first that a generator has counts.
-SIZE_ARGUMENTS = ("num_loc", "num_job", "num_jobs", "num_sets", "num_items", "grid_size")
 
 
 def constructive_names() -> list[str]:
@@ -46,8 +41,7 @@ def size_argument(name: str) -> str | None:
     Args:
         name: Name of the environment.
     """
-    accepted = inspect.signature(ENVS[name].generator_cls.__init__).parameters
-    return next((argument for argument in SIZE_ARGUMENTS if argument in accepted), None)
+    return ENVS[name].generator_cls.size_name()
 
 
 def generate_env_data(env: str, size: int, batch_size: int) -> tuple[RL4COEnvBase, TensorDict]:

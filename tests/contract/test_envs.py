@@ -27,6 +27,7 @@ from rl4co.envs import check_env
 from rl4co.envs.base import RL4COEnvBase
 from rl4co.envs.contract.behaviour import local_search_improves
 from rl4co.envs.contract.evidence import Probe, record_episode
+from rl4co.envs.improvement import is_improvement
 from rl4co.envs.testing import constructive_names, make_sized_env
 
 NAMES = ENVS.names()
@@ -42,6 +43,25 @@ SIZE = 6
 def test_environment_keeps_the_contract(name: str):
     """`check_env` finds nothing to complain about."""
     check_env(make_sized_env(name, SIZE))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_step_compiles_as_one_graph(name: str):
+    """Without breaks, which would synchronise with a GPU, and with the same result."""
+    env = make_sized_env(name, SIZE, check_action=False)
+    state = dict(env.reset(env.generator(3, rng=derive_generator(1))).items())
+    torch.compiler.reset()  # environments share the code of `advance`
+    step = torch.compile(env.advance, backend="eager", fullgraph=True)
+    for _ in range(2):
+        action = (
+            env.random_action(state, derive_generator(2))
+            if is_improvement(env)
+            else state["action_mask"].long().argmax(-1)
+        )
+        expected, compiled = env.advance(state, action), step(state, action)
+        assert set(expected) == set(compiled)
+        assert all(torch.equal(expected[key], compiled[key]) for key in expected)
+        state = expected
 
 
 @pytest.mark.parametrize("name", constructive_names())

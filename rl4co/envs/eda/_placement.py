@@ -51,6 +51,7 @@ class PlacementGenerator(Generator):
         num_probes_max: Most probing ports of an instance.
     """
 
+    size_argument = "grid_size"
     num_probes_max: int = 1
 
     def __init__(

@@ -150,7 +150,7 @@ def test_state_follows_the_tour():
         assert td["action_mask"][0].int().tolist() == allowed
         assert td["done"].item() is done
         assert td["current_node"].item() == action
-    assert not td["available"].any()
+    assert td["available"][0].tolist() == [False, False, False, True, False]
     assert td["to_deliver"].all()
 
 

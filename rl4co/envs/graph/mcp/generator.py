@@ -45,6 +45,8 @@ class MCPGenerator(Generator):
         `weights [*B, num_items]`; `n_sets_to_choose [*B, 1]`; all of them floats.
     """
 
+    size_argument = "num_sets"
+
     def __init__(
         self,
         num_items: int = 200,

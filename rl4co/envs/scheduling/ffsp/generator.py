@@ -30,6 +30,8 @@ class FFSPGenerator(Generator):
         `s * num_machine + m`.
     """
 
+    size_argument = "num_job"
+
     def __init__(
         self,
         num_stage: int = 2,
