@@ -233,7 +233,7 @@ def test_one_segment_of_ppo(folder: Path, name: str):
         max_grad_norm=max_norm, n_step=int(n_step),
     )  # fmt: skip
     model.policy.eval()  # no dropout
-    optimizer = torch.optim.Adam(model.learning())
+    optimizer = torch.optim.Adam(model.trainable_parameters())
     rec = torch.tensor(reference["init_rec"])
     td = env.reset(instances(env, reference["coords"]), initial=rec)
     segment, final = model.roll_out(dict(td.items()), None, torch.tensor(reference["actions"]))

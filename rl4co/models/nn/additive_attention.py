@@ -20,7 +20,7 @@ from torch.autograd.function import once_differentiable
 
 #: Numbers per block: 2 MiB of float32 on a CPU; elsewhere as much as memory bears easily.
 _CPU_BLOCK, _BLOCK = 2**19, 2**26
-#: Beyond this float32 has no room for the exponential of twice the number, so it counts as this.
+#: Beyond this float32 cannot represent the exponential of twice the number, so it is clipped.
 _LARGE = 40.0
 
 
@@ -101,7 +101,7 @@ class AdditiveAttention(nn.Module):
         return _AdditiveScores.apply(projected, keys.keys, v, keys.exponential)
 
     def _precise(self, x: Tensor) -> Tensor:
-        """In float32 or better: half precision has no room for the exponentials."""
+        """In float32 or better: half precision cannot represent the exponentials."""
         return x.to(torch.promote_types(self.v.dtype, torch.float32))
 
 

@@ -80,10 +80,10 @@ class MoEConfig:
         """Settings from a mapping (None: no experts), which win over the defaults."""
         if settings is None:
             return None
-        known = {field.name for field in dataclasses.fields(cls)}
+        fields = {field.name for field in dataclasses.fields(cls)}
         for key in settings:
-            if key not in known:
-                raise UnknownNameError("setting of a mixture of experts", key, known)
+            if key not in fields:
+                raise UnknownNameError("setting of a mixture of experts", key, fields)
         return cls(**{**defaults, **settings})
 
 
@@ -303,8 +303,8 @@ class MoE(nn.Module):
         # Where each token's results are: its place within the expert's group.
         place = chosen.cumsum(0).add_(sizes.cumsum(0) - sizes - 1)  # [R, E]
         place = place.gather(1, experts).flatten()  # [R * k]
-        found = results.index_select(0, place).unflatten(0, experts.shape)  # [R, k, D']
-        return torch.bmm(weights.to(found.dtype).unsqueeze(1), found).squeeze(1)
+        outputs = results.index_select(0, place).unflatten(0, experts.shape)  # [R, k, D']
+        return torch.bmm(weights.to(outputs.dtype).unsqueeze(1), outputs).squeeze(1)
 
     def _mix_all(self, rows: Tensor, experts: Tensor, weights: Tensor) -> Tensor:
         """:meth:`mix` by all experts for all rows: more to compute, but nothing to wait for."""

@@ -40,8 +40,8 @@ class SynthesisAttention(nn.Module):
 
     def forward(self, x: Tensor, auxiliary: Tensor) -> Tensor:
         """Attends."""
-        own = self.query(x) @ self.key(x).transpose(-2, -1)  # [B, H, N, N]
-        mixed = self.mix_out(self.mix_in(own, auxiliary).relu())  # [B, H, N, N]
+        content_scores = self.query(x) @ self.key(x).transpose(-2, -1)  # [B, H, N, N]
+        mixed = self.mix_out(self.mix_in(content_scores, auxiliary).relu())  # [B, H, N, N]
         return self.out(mixed.softmax(-1) @ self.value(x))
 
 

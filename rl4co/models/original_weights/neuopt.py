@@ -34,7 +34,7 @@ def load_original_weights(source: str | Path | Mapping[str, Any], k_max: int = 4
             `critic.`.
         k_max: Cuts of a move in the policy's own environment; the weights do not depend on it.
     """
-    TSPkoptEnv(k_max=k_max)  # refuses impossible numbers
+    TSPkoptEnv(k_max=k_max)  # rejects impossible numbers
     actor, critic = read_original(source, "NeuOpt")
     require(actor, "decoder.linear_K1.weight", "NeuOpt")
     query = require(actor, "encoder.0.MHA_sublayer.MHA.W_query", "NeuOpt")

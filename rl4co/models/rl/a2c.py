@@ -70,7 +70,7 @@ class A2C(REINFORCE):
                 self.optimizer, {**self.optimizer_kwargs, **own}, None, None, "epoch"
             )
 
-    def learning(self) -> list[dict[str, Any]]:
+    def trainable_parameters(self) -> list[dict[str, Any]]:
         """Two groups: the policy and the critic."""
         groups = [
             (self.policy, self.actor_optimizer_kwargs),

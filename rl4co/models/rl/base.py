@@ -72,7 +72,7 @@ class RL4COLitModule(RecordsArguments, DataHooks):
             those of the paper that the environment names, or sets of its own generator.
         data_dir: Folder of the data sets (default: the environment's).
         metrics: Names of outputs to log, per phase (`{"train": [...], "val": [...], ...}`; None:
-            the method's own); a name that the first step does not have is refused.
+            the method's own); a name that the first step does not have raises an error.
         log_on_step: Log training metrics at every step, not only per epoch; `metrics` may have it,
             too.
         seed: Seed of instances and actions; default: torch's initial seed.
@@ -136,10 +136,10 @@ class RL4COLitModule(RecordsArguments, DataHooks):
         self.generate_default_data = generate_default_data
         self.shuffle_train_dataloader = shuffle_train_dataloader
         self.dataloader_num_workers = dataloader_num_workers
-        asked = dict(metrics or {})
-        in_metrics = asked.pop("log_on_step", None)
+        requested = dict(metrics or {})
+        in_metrics = requested.pop("log_on_step", None)
         self.log_on_step = log_on_step if in_metrics is None else in_metrics
-        self._asked_metrics = _checked_metrics(asked)
+        self._asked_metrics = _checked_metrics(requested)
         self.metrics = {**_DEFAULT_METRICS, **self.default_metrics, **self._asked_metrics}
         self._totals: dict[str, tuple[Tensor, int]] = {}
         self._datasets = {}
@@ -182,7 +182,7 @@ class RL4COLitModule(RecordsArguments, DataHooks):
             known = [name for name in ENVS if cls.supports(name)]
             raise UnsupportedError(
                 f"expected one of {', '.join(known)} for {cls.__name__}, got {env.name!r}: "
-                f"{cls.support_reason}; choose another method or pass a policy of your own"
+                f"{cls.support_reason}; choose another method or pass a custom policy"
             )
         return policy_cls(**{"env_name": env.name, **defaults, **(policy_kwargs or {})})
 
@@ -328,13 +328,15 @@ class RL4COLitModule(RecordsArguments, DataHooks):
 
     # ---------------------------------------------------------------- optimizers
 
-    def learning(self) -> list[Any]:
-        """What the optimizer is given: parameters, or groups of them with their own settings."""
+    def trainable_parameters(self) -> list[Any]:
+        """Parameters for the optimizer, or groups of them with settings of their own."""
         return [parameter for parameter in self.parameters() if parameter.requires_grad]
 
     def configure_optimizers(self) -> Any:
         """Optimizer over everything that learns, and its scheduler."""
-        optimizer = create_optimizer(self.learning(), self.optimizer, self.optimizer_kwargs)
+        optimizer = create_optimizer(
+            self.trainable_parameters(), self.optimizer, self.optimizer_kwargs
+        )
         if self.lr_scheduler is None:
             return optimizer
         scheduler = create_scheduler(optimizer, self.lr_scheduler, self.lr_scheduler_kwargs)
@@ -355,7 +357,7 @@ class RL4COLitModule(RecordsArguments, DataHooks):
         checkpoint["run_seed"] = self.run_seed
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Takes over the seed of the interrupted run; refuses weights of another model."""
+        """Restores the seed of the interrupted run; raises for weights of another model."""
         if self.strict_loading:
             name = checkpoint.get(RECORD_KEY, {}).get("class", "model")
             check_weights(self, checkpoint["state_dict"], name)
@@ -390,8 +392,8 @@ class RL4COLitModule(RecordsArguments, DataHooks):
             kwargs: Further constructor arguments that replace the recorded ones.
         """
         objects = {"env": env, "policy": policy}
-        given = {key: value for key, value in objects.items() if value is not None} | kwargs
-        return load_model(cls, checkpoint_path, given, map_location, strict, allow_classes)
+        replacements = {key: value for key, value in objects.items() if value is not None} | kwargs
+        return load_model(cls, checkpoint_path, replacements, map_location, strict, allow_classes)
 
 
 def _positive(name: str, size: int | None, default: int | None = None) -> int:
@@ -407,10 +409,10 @@ def _at_least(least: int, name: str, size: int | None) -> int:
 
 def _checked_metrics(metrics: Mapping[str, Sequence[str] | None]) -> dict[str, tuple[str, ...]]:
     """Names of metrics per phase; whether they exist shows when the first step has its outputs."""
-    asked = {phase: names for phase, names in metrics.items() if names is not None}
-    for phase, names in asked.items():
+    requested = {phase: names for phase, names in metrics.items() if names is not None}
+    for phase, names in requested.items():
         if phase not in _DEFAULT_METRICS:
             raise UnknownNameError("phase in metrics", phase, _DEFAULT_METRICS)
         if isinstance(names, str):
             raise ConfigError(f"expected a list of names as metrics[{phase!r}], got {names!r}")
-    return {phase: tuple(names) for phase, names in asked.items()}
+    return {phase: tuple(names) for phase, names in requested.items()}

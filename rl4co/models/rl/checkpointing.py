@@ -69,7 +69,7 @@ def read_checkpoint(
     Args:
         source: File, or an open binary stream.
         map_location: Where to put tensors, see `torch.load`.
-        weights_only: Refuse anything but tensors and plain values. False runs code from the file.
+        weights_only: Accept only tensors and plain values. False runs code from the file.
     """
     if isinstance(source, str | Path) and not Path(source).is_file():
         raise FileNotFoundError(
@@ -82,8 +82,8 @@ def read_checkpoint(
     except (PermissionError, FileFormatError):
         raise
     except _READ_ERRORS as error:
-        # torch's words for an object of a class that is not on its list of harmless ones, and for
-        # one of a module that runs programs or code.
+        # torch's message for an object of a class that it does not allow, and for one of a module
+        # that runs programs or code.
         pattern = r"(?i)unsupported (?:global|class):?\s+(?:GLOBAL\s+)?(\S+)"
         if found := re.search(pattern, str(error)):
             harmful = "is blocked" in str(error)
@@ -207,7 +207,7 @@ def _exported_classes() -> dict[str, str]:
 def load_model(
     cls: type[M],
     source: str | Path | IO[bytes],
-    given: Mapping[str, Any],
+    replacements: Mapping[str, Any],
     map_location: MapLocation = "cpu",
     strict: bool = True,
     allow_classes: AllowedClasses = (),
@@ -217,7 +217,7 @@ def load_model(
     Args:
         cls: Class of the model, or a base class of it.
         source: The checkpoint.
-        given: Constructor arguments that replace the recorded ones.
+        replacements: Constructor arguments that replace the recorded ones.
         map_location: Device of the model, see `torch.load`.
         strict: Whether the weights must fit exactly.
         allow_classes: Custom classes that may be used, see
@@ -230,7 +230,7 @@ def load_model(
             f"expected the description of a model (format {_FORMAT}) in {source}, got none; build "
             "the model yourself and use load_state_dict with the checkpoint's 'state_dict'"
         )
-    model = _build(cls, record, given, source, checkpoint["state_dict"], allow_classes)
+    model = _build(cls, record, replacements, source, checkpoint["state_dict"], allow_classes)
     model.strict_loading = strict
     model.on_load_checkpoint(checkpoint)
     model.load_state_dict(checkpoint["state_dict"], strict=strict)
@@ -242,7 +242,7 @@ def load_model(
 def _build(
     cls: type[M],
     record: Mapping[str, Any],
-    given: Mapping[str, Any],
+    replacements: Mapping[str, Any],
     source: Any,
     weights: Mapping[str, Any],
     allowed: AllowedClasses,
@@ -253,11 +253,11 @@ def _build(
         refuse_absurd_sizes(record["arguments"], source)
         built = find_allowed(record["class"], allowed) or _model_class(cls, record["class"], source)
         with parameter_budget(_COPIES * numbers, source):
-            return built(**_rebuild_arguments(record, given, source, allowed))
+            return built(**_rebuild_arguments(record, replacements, source, allowed))
     except RL4COError:
         raise
     except _BUILD_ERRORS as error:
-        if given:  # it may be their fault
+        if replacements:  # they may be the cause
             raise
         raise FileFormatError(
             f"expected the description of a model in {source}, got one that no model can be built "
@@ -266,15 +266,15 @@ def _build(
 
 
 def _rebuild_arguments(
-    record: Mapping[str, Any], given: Mapping[str, Any], source: Any, allowed: AllowedClasses
+    record: Mapping[str, Any], replacements: Mapping[str, Any], source: Any, allowed: AllowedClasses
 ) -> dict[str, Any]:
     """Constructor arguments from a record; what is given wins over what is recorded."""
-    arguments = dict(given)
+    arguments = dict(replacements)
     missing = {}
     custom: list[str] = []
     for name, entry in record["arguments"].items():
         # An object that is given needs no arguments to build it from.
-        if name in given or name.removesuffix("_kwargs") in given:
+        if name in replacements or name.removesuffix("_kwargs") in replacements:
             continue
         if "missing" in entry:
             missing[name] = entry["missing"]
@@ -284,12 +284,12 @@ def _rebuild_arguments(
         else:
             arguments[name] = _rebuild(entry, allowed)
     if missing:
-        wanted = ", ".join(f"{name}=..." for name in missing)
+        names = ", ".join(f"{name}=..." for name in missing)
         reasons = "; ".join(f"{name} was {what}" for name, what in missing.items())
         choice = f", or, if you trust their code, allow_classes={custom}" if custom else ""
         raise ConfigError(
             f"expected plain constructor arguments in {source} to rebuild {record['class']}, got "
-            f"others ({reasons}); pass them: load_from_checkpoint(path, {wanted}){choice}"
+            f"others ({reasons}); pass them: load_from_checkpoint(path, {names}){choice}"
         )
     return arguments
 
@@ -326,11 +326,11 @@ def _model_class(cls: type[M], name: str, source: Any) -> Any:
     A checkpoint of a base class of `cls` is one of `cls` if its arguments and weights fit: a policy
     that was trained by REINFORCE itself makes an Attention Model, say.
     """
-    found = {each.__name__: each for each in (cls, *_subclasses(cls))}
+    classes = {each.__name__: each for each in (cls, *_subclasses(cls))}
     bases = [base.__name__ for base in cls.__mro__ if issubclass(base, L.LightningModule)]
     if name in bases:
         return cls
-    if name not in found:
+    if name not in classes:
         module = importlib.import_module(exported_names(_ZOO).get(name, _ALGORITHMS))
         candidate = getattr(module, name, None) or _plugin_model(name)
         if not (isinstance(candidate, type) and issubclass(candidate, cls)):
@@ -340,7 +340,7 @@ def _model_class(cls: type[M], name: str, source: Any) -> Any:
                 "or allow_classes=[...] for a custom class"
             )
         return candidate
-    return found[name]
+    return classes[name]
 
 
 def _plugin_model(name: str) -> Any:

@@ -117,10 +117,14 @@ class ConstructAndImprove(n_step_PPO):
     def _learn(self, state: State, rng: torch.Generator | None) -> dict[str, Any]:
         return {**super()._learn(state, rng), "constructed": -state["cost_bsf"]}
 
-    def learning(self) -> list[Any]:
+    def trainable_parameters(self) -> list[Any]:
         """The weights of actor, critic and constructor, each with its learning rate."""
-        theirs = {id(weight) for weight in self.constructor.parameters()}
-        actor, critic = super().learning()
-        actor["params"] = [weight for weight in actor["params"] if id(weight) not in theirs]
-        own = [weight for weight in self.constructor.parameters() if weight.requires_grad]
-        return [actor, critic, {"params": own, "lr": self.lr_constructor}]
+        constructor_ids = {id(weight) for weight in self.constructor.parameters()}
+        actor, critic = super().trainable_parameters()
+        actor["params"] = [
+            weight for weight in actor["params"] if id(weight) not in constructor_ids
+        ]
+        constructor_weights = [
+            weight for weight in self.constructor.parameters() if weight.requires_grad
+        ]
+        return [actor, critic, {"params": constructor_weights, "lr": self.lr_constructor}]

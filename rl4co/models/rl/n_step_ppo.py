@@ -316,14 +316,14 @@ class n_step_PPO(InnerLoop):
 
     # ---------------------------------------------------------------- optimization
 
-    def learning(self) -> list[Any]:
+    def trainable_parameters(self) -> list[Any]:
         """The weights of actor and critic, each with its learning rate."""
         critic = cast(nn.Module, cast(ImprovementPolicy, self.policy).critic)
-        theirs = {id(weight) for weight in critic.parameters()}
+        critic_ids = {id(weight) for weight in critic.parameters()}
         weights = [weight for weight in self.parameters() if weight.requires_grad]
         return [
-            {"params": [w for w in weights if id(w) not in theirs], "lr": self.lr_policy},
-            {"params": [w for w in weights if id(w) in theirs], "lr": self.lr_critic},
+            {"params": [w for w in weights if id(w) not in critic_ids], "lr": self.lr_policy},
+            {"params": [w for w in weights if id(w) in critic_ids], "lr": self.lr_critic},
         ]
 
     def on_before_optimizer_step(self, optimizer: Optimizer) -> None:

@@ -1,4 +1,4 @@
-"""Optimizers and learning-rate schedulers by name, with bad settings refused before training."""
+"""Optimizers and learning-rate schedulers by name; bad settings raise an error before training."""
 
 from __future__ import annotations
 
@@ -93,22 +93,22 @@ def _classes(module: Any, base: type) -> dict[str, type]:
     }
 
 
-def _find(module: Any, wanted: Any, base: type, kind: str) -> Callable[..., Any]:
+def _find(module: Any, choice: Any, base: type, kind: str) -> Callable[..., Any]:
     """The class or factory meant by a name, a class or a factory."""
-    if isinstance(wanted, str):
-        found = _classes(module, base)
-        if wanted not in found:
-            raise UnknownNameError(kind, wanted, found)
-        return found[wanted]
-    if not callable(wanted) or (isinstance(wanted, type) and not issubclass(wanted, base)):
+    if isinstance(choice, str):
+        classes = _classes(module, base)
+        if choice not in classes:
+            raise UnknownNameError(kind, choice, classes)
+        return classes[choice]
+    if not callable(choice) or (isinstance(choice, type) and not issubclass(choice, base)):
         raise ConfigError(
-            f"expected a name of {module.__name__}, a class or a factory as {kind}, got {wanted!r}"
+            f"expected a name of {module.__name__}, a class or a factory as {kind}, got {choice!r}"
         )
-    return cast(Callable[..., Any], wanted)
+    return cast(Callable[..., Any], choice)
 
 
 def _build(factory: Callable[..., Any], target: Any, kwargs: Mapping[str, Any]) -> Any:
-    """Calls a class or factory; arguments that a class refuses are named with those it has."""
+    """Call a class or factory; the error for wrong arguments lists those that a class has."""
     if not isinstance(factory, type):
         return factory(target, **kwargs)
     try:

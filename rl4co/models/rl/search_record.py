@@ -1,4 +1,4 @@
-"""What a search has found so far, and the file in which it outlives its process.
+"""Incumbents of a search, and the file that keeps them if the process ends.
 
 The file is replaced as a whole, so it is complete at any time. It has the solutions (`solutions`,
 `rewards`) and the parameters of the batch that is being
@@ -85,7 +85,7 @@ class SearchRecord:
         return {"signature": self.signature, **{name: getattr(self, name) for name in _TENSORS}}
 
     def improve(self, batch: slice, actions: Tensor, rewards: Tensor) -> bool:
-        """Takes over what is better than the incumbents; whether anything was.
+        """Replace the incumbents that are worse; return whether any were.
 
         Args:
             batch: Positions of the instances.
@@ -131,7 +131,7 @@ class SearchRecord:
         return torch.where(steps < self.lengths[batch, None], solutions, -1)
 
     def result(self) -> SearchResult:
-        """What was found, as a record."""
+        """The outcome as a record."""
         steps = torch.arange(self.history.shape[1])
         # A batch that ended early keeps its last incumbent.
         last = steps.clamp(max=(self.iterations - 1).clamp_min(0).unsqueeze(-1))  # [num, I]
@@ -179,7 +179,7 @@ class SearchRecord:
             file.write(add_digest(buffer.getvalue()))
 
     def restore(self, batch: slice, adapted: nn.Module, optimizer: Optimizer) -> None:
-        """Takes up interrupted instances where they were; does nothing for others."""
+        """Restores the parameters of interrupted instances; does nothing for others."""
         if self._unfinished.get("batch") == [batch.start, batch.stop]:
             adapted.load_state_dict(self._unfinished["adapted"])
             optimizer.load_state_dict(self._unfinished["optimizer"])

@@ -131,7 +131,7 @@ class TransductiveModel(RL4COLitModule):
         self.num_parallel_runs, self.num_solutions = num_parallel_runs, num_solutions
         self.augment_size, self.decode_type = augment_size, decode_type
         self.augment_fn = "dihedral8" if augment_dihedral else "symmetric"
-        self._augmentation(None)  # refuses bad settings now
+        self._augmentation(None)  # rejects bad settings early
         self._record: SearchRecord | None = None
         self._restored: dict[str, Any] | None = None
         self._saved_at = -float("inf")
@@ -171,7 +171,7 @@ class TransductiveModel(RL4COLitModule):
         """Searches all instances, without a trainer.
 
         Args:
-            progress: Called after each iteration; if it returns False, the batch has had enough.
+            progress: Called after each iteration; if it returns False, the batch ends.
         """
         instances, record = self._instances(), self.record
         for first in range(0, len(instances), self.batch_size):
@@ -219,11 +219,13 @@ class TransductiveModel(RL4COLitModule):
             incumbent = record.incumbents(rows)
             rng = derive_generator(self.run_seed, "search", iteration, device=self.device)
             with torch.enable_grad():
-                found = search.sample(None if incumbent is None else incumbent.to(self.device), rng)
+                candidates = search.sample(
+                    None if incumbent is None else incumbent.to(self.device), rng
+                )
                 optimizer.zero_grad()
-                found.loss.backward()
+                candidates.loss.backward()
                 optimizer.step()
-            if record.improve(rows, found.actions, found.rewards):
+            if record.improve(rows, candidates.actions, candidates.rewards):
                 self._check(td, rows)
             now = time.perf_counter()
             record.close_iteration(rows, now - started)
@@ -233,9 +235,9 @@ class TransductiveModel(RL4COLitModule):
                 first,
                 len(batch),
                 iteration + 1,
-                float(found.rewards.mean()),
+                float(candidates.rewards.mean()),
                 float(record.rewards[rows].mean()),
-                float(found.loss.detach()),
+                float(candidates.loss.detach()),
             )
 
     def _is_done(self, rows: slice) -> bool:
@@ -250,7 +252,7 @@ class TransductiveModel(RL4COLitModule):
         )
 
     def _check(self, td: TensorDictBase, rows: slice) -> None:
-        """Refuses incumbents that are no solutions, as the environment sees it."""
+        """Raises if incumbents are no valid solutions of the environment."""
         if self.env.check_solution:
             self.env.check_solution_validity(td, self.record.solutions[rows].to(self.device))
 
@@ -277,7 +279,7 @@ class TransductiveModel(RL4COLitModule):
 
     def _signature(self) -> str:
         """Settings, weights and instances that decide what a search finds."""
-        # Settings that only say how long, how many at once and where to.
+        # Settings that only say how long, how many at once and where to save.
         free = ("max_iters", "max_runtime", "batch_size", "save_path", "dataset", "env", "policy")
         settings: dict[str, Any] = {"env": self.env.name, "seed": self.run_seed}
         for owner in (self, self.policy):
@@ -351,13 +353,13 @@ class TransductiveModel(RL4COLitModule):
         return torch.optim.SGD([nn.Parameter(torch.zeros((), device=self.device))], lr=0.0)
 
     def configure_callbacks(self) -> list[Any]:
-        """Puts the trainer's clipping aside, which Lightning refuses beside manual optimisation."""
+        """Disables the trainer's clipping, which Lightning rejects with manual optimisation."""
         if self.trainer.state.fn == "fit":
             self._clipping, self.trainer.gradient_clip_val = self.trainer.gradient_clip_val, None
         return []
 
     def teardown(self, stage: str) -> None:
-        """Gives the trainer its clipping back."""
+        """Restores the clipping of the trainer."""
         if stage == "fit":
             self.trainer.gradient_clip_val = self._clipping
 
@@ -377,10 +379,10 @@ class TransductiveModel(RL4COLitModule):
         with torch.autocast(self.device.type, enabled=False):
             last = self.search_batch(batch, first, self._log_iteration)
         self._count_step()
-        found = {"max_reward": self.record.rewards[first : first + len(batch)]}
+        outputs = {"max_reward": self.record.rewards[first : first + len(batch)]}
         if last is not None:
-            found |= {"loss": torch.tensor(last.loss), "reward": torch.tensor(last.reward)}
-        metrics = self.log_metrics(found, "train", batch_size=len(batch))
+            outputs |= {"loss": torch.tensor(last.loss), "reward": torch.tensor(last.reward)}
+        metrics = self.log_metrics(outputs, "train", batch_size=len(batch))
         return {name: value for name, value in metrics.items() if name != "loss"}
 
     def _count_step(self) -> None:

@@ -60,9 +60,9 @@ def test_improvement_begins_with_the_best_start(problem: str):
 def test_all_parts_learn(problem: str, tmp_path: Path):
     """Of each batch one update of the constructor, and those of n-step PPO, each with its rate."""
     model = make_model(problem, lr_constructor=1e-3)
-    rates = [group["lr"] for group in model.learning()]
+    rates = [group["lr"] for group in model.trainable_parameters()]
     assert rates == [model.lr_policy, model.lr_critic, 1e-3]
-    weights = [id(weight) for group in model.learning() for weight in group["params"]]
+    weights = [id(weight) for group in model.trainable_parameters() for weight in group["params"]]
     assert sorted(weights) == sorted(id(weight) for weight in model.parameters())
     before = copy.deepcopy(model.state_dict())
     trainer = fit(model, tmp_path)

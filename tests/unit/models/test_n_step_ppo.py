@@ -150,7 +150,7 @@ def test_the_first_inner_epoch_is_on_policy():
 def test_gradients_are_clipped_by_group():
     """A critic with large gradients leaves the actor's alone."""
     model = make_model(max_grad_norm=0.05)
-    optimizer = torch.optim.SGD(model.learning())
+    optimizer = torch.optim.SGD(model.trainable_parameters())
     actor, critic = optimizer.param_groups
     assert {id(p) for p in critic["params"]} == {id(p) for p in model.policy.critic.parameters()}
     assert len(actor["params"]) + len(critic["params"]) == len(list(model.parameters()))
@@ -268,7 +268,9 @@ def test_another_critic():
     critic = SolutionCritic(32, num_heads=2)
     model = make_model(critic=critic, policy_kwargs={**TINY, "critic": False})
     assert model.policy.critic is critic
-    assert {id(p) for p in model.learning()[1]["params"]} == {id(p) for p in critic.parameters()}
+    assert {id(p) for p in model.trainable_parameters()[1]["params"]} == {
+        id(p) for p in critic.parameters()
+    }
 
 
 # ---------------------------------------------------------------- learning
@@ -279,7 +281,7 @@ LEARNING = {DACT: (10, 64, 20), NeuOpt: (10, 64, 12), N2S: (8, 32, 32)}
 
 def train(model: Any, batch_size: int, batches: int) -> None:
     """Batches of fresh instances, without the trainer and what it costs to start it."""
-    optimizer = torch.optim.Adam(model.learning())
+    optimizer = torch.optim.Adam(model.trainable_parameters())
 
     def update(loss: Tensor) -> None:
         optimizer.zero_grad()

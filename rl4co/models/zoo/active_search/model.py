@@ -38,10 +38,12 @@ class PolicySearch(InstanceSearch):
 
     def sample(self, incumbent: Tensor | None, rng: torch.Generator) -> Candidates:
         """Solutions of the policy as it is now; the incumbent is not looked at."""
-        found = self.copies.solve(self.adapted, rng=rng)
-        advantage = found.rewards - found.rewards.mean(-1, keepdim=True)  # [1, K, S]
-        loss = reinforce_loss(advantage.to(found.log_likelihood.dtype), found.log_likelihood)
-        return Candidates(found.actions.flatten(1, 2), found.rewards.flatten(1), loss)
+        solutions = self.copies.solve(self.adapted, rng=rng)
+        advantage = solutions.rewards - solutions.rewards.mean(-1, keepdim=True)  # [1, K, S]
+        loss = reinforce_loss(
+            advantage.to(solutions.log_likelihood.dtype), solutions.log_likelihood
+        )
+        return Candidates(solutions.actions.flatten(1, 2), solutions.rewards.flatten(1), loss)
 
 
 @MODELS.register("active_search")

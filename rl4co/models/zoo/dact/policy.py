@@ -117,8 +117,8 @@ class DACTDecoder(ImprovementDecoder):
         scores = torch.cat([self.position_scores(g, g), self.node_scores(h, h)], 1)  # [B, 2H, N, N]
         logits = self.network(scores.permute(0, 2, 3, 1)).flatten(1)  # [B, N * N]
         size = h.shape[1]
-        known = None if given is None else given[:, 0] * size + given[:, 1]
-        pair = choices.pick(logits, env.pair_mask(state).flatten(1), known)
+        given_pair = None if given is None else given[:, 0] * size + given[:, 1]
+        pair = choices.pick(logits, env.pair_mask(state).flatten(1), given_pair)
         return torch.stack([pair // size, pair % size], -1)
 
 
@@ -128,7 +128,7 @@ class DACTPolicy(ImprovementPolicy):
     Args:
         encoder: Replaces the encoder; gives both aspects, so 2D channels.
         decoder: Replaces the decoder.
-        critic: True: the method's own; False: none; or a critic of your own.
+        critic: True: the critic of the method; False: none; or a custom critic.
         env_name: Environment.
         embed_dim: Size D of each aspect.
         num_heads: Heads.

@@ -41,7 +41,7 @@ class DeepACO(REINFORCE):
         env: Environment.
         policy: Policy (default: :class:`DeepACOPolicy`).
         policy_kwargs: Arguments of the default policy.
-        baseline: Only "shared" makes sense.
+        baseline: Must be "shared".
         train_with_local_search: Whether training looks at solutions after local search; None: if
             the problem has one.
         ls_reward_aug_W: Weight W of the reward after the search.
@@ -50,7 +50,7 @@ class DeepACO(REINFORCE):
         kwargs: See :class:`REINFORCE`.
     """
 
-    #: Solutions leave the device for local search, pheromone and sub-solvers.
+    #: Local search, pheromone and sub-solvers run on the CPU.
     searches_on_host = True
     supported_envs = SUPPORTED
     support_reason = "its network needs an edge embedding of the problem"

@@ -79,7 +79,7 @@ class DeepACOPolicy(NARGNNPolicy):
             k_sparse=k_sparse,
             edge_options=edge_options,
             rule=rule,  # type: ignore[arg-type]
-            # Ants are known here only.
+            # Only this class knows ants.
             **{name: value for name, value in decode_types.items() if value != ANTS},
             **kwargs,
         )
@@ -182,28 +182,28 @@ class DeepACOPolicy(NARGNNPolicy):
         return unbatchify(improved, actions.shape[1])
 
 
-def _colony_settings(given: Mapping[str, Any]) -> dict[str, Any]:
+def _colony_settings(aco_kwargs: Mapping[str, Any]) -> dict[str, Any]:
     """Settings of the colony, all of them known."""
-    settings = adapt("ant_colony_settings", dict(given)) if given else {}
+    settings = adapt("ant_colony_settings", dict(aco_kwargs)) if aco_kwargs else {}
     # The number of ants depends on the phase: it is an argument of the policy.
-    known = [field.name for field in dataclasses.fields(ColonyConfig) if field.name != "n_ants"]
+    names = [field.name for field in dataclasses.fields(ColonyConfig) if field.name != "n_ants"]
     for name in settings:
-        if name not in known:
-            raise UnknownNameError("setting of the ant colony", name, known)
+        if name not in names:
+            raise UnknownNameError("setting of the ant colony", name, names)
     return settings
 
 
 def _by_phase(
-    name: str, given: int | Mapping[str, int] | None, defaults: Mapping[str, int]
+    name: str, values: int | Mapping[str, int] | None, defaults: Mapping[str, int]
 ) -> dict[str, int]:
     """A number for each phase."""
-    if given is not None and not isinstance(given, Mapping):
-        given = dict.fromkeys(_PHASES, given)
-    for phase, value in (given or {}).items():
+    if values is not None and not isinstance(values, Mapping):
+        values = dict.fromkeys(_PHASES, values)
+    for phase, value in (values or {}).items():
         if phase not in _PHASES:
             raise UnknownNameError(f"phase in {name}", phase, _PHASES)
         if type(value) is not int or value < 1:
             raise ConfigError(
                 f"expected {name} of at least 1, a whole number, got {value!r} for {phase}"
             )
-    return {**defaults, **(given or {})}
+    return {**defaults, **(values or {})}

@@ -63,20 +63,20 @@ class AdaptationSearch(InstanceSearch):
 
     def sample(self, incumbent: Tensor | None, rng: torch.Generator) -> Candidates:
         """Solutions of the policy as it is now; it is drawn towards the incumbent."""
-        found = self.copies.solve(
+        solved = self.copies.solve(
             self.policy, incumbent, hidden=self.cache, instances=self.copies.batch, rng=rng
         )
         count = self.copies.num_solutions
-        rewards = found.rewards[..., :count]  # [B, K, S]
+        rewards = solved.rewards[..., :count]  # [B, K, S]
         advantage = rewards - rewards.mean(self.axes, keepdim=True)
-        likelihood = found.log_likelihood.flatten(0, 1)  # [B * K, S]
+        likelihood = solved.log_likelihood.flatten(0, 1)  # [B * K, S]
         loss = eas_loss(
             advantage.flatten(0, 1).to(likelihood.dtype),
             likelihood[:, :count],
             likelihood[:, -1] if incumbent is not None else None,
             self.weight,
         )
-        solutions = found.actions[:, :, :count].flatten(1, 2)  # [B, K * S, T]
+        solutions = solved.actions[:, :, :count].flatten(1, 2)  # [B, K * S, T]
         return Candidates(solutions, rewards.flatten(1), loss)
 
 

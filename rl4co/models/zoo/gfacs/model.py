@@ -55,7 +55,7 @@ class GFACS(RL4COLitModule):
         kwargs: See :class:`RL4COLitModule`.
     """
 
-    #: Solutions leave the device for local search, pheromone and sub-solvers.
+    #: Local search, pheromone and sub-solvers run on the CPU.
     searches_on_host = True
     supported_envs = SUPPORTED
     support_reason = "its network needs an edge embedding of the problem"

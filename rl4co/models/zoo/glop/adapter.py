@@ -23,7 +23,7 @@ from rl4co.envs.routing.tsp.iterated_search import iterate_tour
 from rl4co.envs.routing.tsp.neighbor_search import improve_tours
 from rl4co.models.zoo.glop.revision import Reviser, revise_tours
 
-#: A solver of one's own: coordinates of P tours of one size `[P, n, 2]` → their orders `[P, n]`.
+#: A custom solver: coordinates of P tours of one size `[P, n, 2]` → their orders `[P, n]`.
 TourFunction = Callable[[torch.Tensor], torch.Tensor]
 #: Kicks of the iterated local search per node.
 KICKS_PER_NODE = 40
@@ -89,8 +89,8 @@ def _lkh(tours: Sequence[np.ndarray], budget: Budget) -> list[np.ndarray]:
         if budget.is_over():
             break
         locs = torch.from_numpy(np.asarray(points, dtype=np.float32)).unsqueeze(0)
-        left = budget.seconds_left()
-        limit: dict[str, Any] = {} if left is None else {"max_runtime": left}
+        remaining = budget.seconds_left()
+        limit: dict[str, Any] = {} if remaining is None else {"max_runtime": remaining}
         actions, _ = env.solve(
             TensorDict({"locs": locs}, [1]), solver="lkh", progress=False, runs=1, **limit
         )

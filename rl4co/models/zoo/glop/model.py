@@ -31,12 +31,12 @@ class GLOP(REINFORCE):
             (one tour, which the sub-solver improves).
         policy: Policy (default: :class:`GLOPPolicy`).
         policy_kwargs: Arguments of the default policy.
-        baseline: Only "shared" makes sense.
+        baseline: Must be "shared".
         revisers: Revisers for the sub-solver "reviser", which is the default if there are some.
         kwargs: See :class:`REINFORCE`.
     """
 
-    #: Solutions leave the device for local search, pheromone and sub-solvers.
+    #: Local search, pheromone and sub-solvers run on the CPU.
     searches_on_host = True
     supported_envs = ("cvrp", "cvrpmvc", "pctsp", "spctsp", "tsp")
     support_reason = "its network needs an edge embedding, and its sub-solvers closed tours"

@@ -63,7 +63,7 @@ class GLOPPolicy(NARGNNPolicy):
         self.subprob_solver = subprob_solver
         self.revisers: Sequence[Reviser] = ()
         if subprob_solver != "reviser":
-            make_tour_solver(subprob_solver)  # refuses unknown names now
+            make_tour_solver(subprob_solver)  # rejects unknown names early
 
     @property
     def _has_depot(self) -> bool:

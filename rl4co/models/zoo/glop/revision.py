@@ -124,8 +124,8 @@ def path_output(
     """
     env = SHPPEnv(check_solution=False, check_instance=False)
     size = pieces.shape[1]
-    given = pieces.flip(1) if backward else pieces
-    td = env.reset(TensorDict({"locs": given}, batch_size=[len(given)]))
+    oriented = pieces.flip(1) if backward else pieces
+    td = env.reset(TensorDict({"locs": oriented}, batch_size=[len(oriented)]))
     td["anchor"] = td["last_node"] if backward else td["first_node"]
     out: dict[str, Tensor] = policy(td, env, phase="test", decode_type=decode_type)
     if backward:

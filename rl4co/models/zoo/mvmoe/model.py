@@ -96,7 +96,7 @@ def with_experts(
         if moe_kwargs:
             raise ConfigError("expected policy or moe_kwargs, got both; give one of them")
         return policy_kwargs
-    given = policy_kwargs or {}
-    if moe_kwargs and "moe_kwargs" in given:
+    settings = policy_kwargs or {}
+    if moe_kwargs and "moe_kwargs" in settings:
         raise ConfigError("expected moe_kwargs once, got it in policy_kwargs, too")
-    return {"moe_kwargs": moe_kwargs or DEFAULT_EXPERTS, **given}
+    return {"moe_kwargs": moe_kwargs or DEFAULT_EXPERTS, **settings}

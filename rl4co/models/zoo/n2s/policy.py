@@ -55,13 +55,13 @@ class N2SDecoder(ImprovementDecoder):
         second = successors.gather(-1, successors)  # the second node behind each
         recent, frequency = self._history(state, phase, h.dtype)
         logits = self.removal(h, predecessors(successors), second, recent, frequency)
-        known = None if given is None else given[:, 0]
-        order = choices.pick(logits, env.removal_mask(state), known)  # [B]
+        given_choice = None if given is None else given[:, 0]
+        order = choices.pick(logits, env.removal_mask(state), given_choice)  # [B]
         pair = torch.stack([order + 1, order + 1 + size // 2], -1)  # [B, 2]
         table = self.reinsertion(h, pair, successors)  # [B, N, N]
         mask = env.reinsertion_mask(state, order)
-        known = None if given is None else given[:, 1] * size + given[:, 2]
-        place = choices.pick(table.flatten(1), mask.flatten(1), known)
+        given_choice = None if given is None else given[:, 1] * size + given[:, 2]
+        place = choices.pick(table.flatten(1), mask.flatten(1), given_choice)
         return torch.stack([order, place // size, place % size], -1)
 
     def _history(self, state: State, phase: str, dtype: torch.dtype) -> tuple[Tensor, Tensor]:

@@ -64,7 +64,7 @@ class PolyNetDecoder(AttentionModelDecoder):
         self.poly_layer_1 = nn.Linear(embed_dim + num_digits, poly_layer_dim)
         self.poly_layer_2 = nn.Linear(poly_layer_dim, embed_dim)
 
-    def silence_strategies_(self) -> None:
+    def zero_strategies_(self) -> None:
         """Makes all strategies add nothing, in place: the decoder is the Attention Model's."""
         nn.init.zeros_(self.poly_layer_2.weight)
         nn.init.zeros_(self.poly_layer_2.bias)

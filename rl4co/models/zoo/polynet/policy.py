@@ -150,18 +150,22 @@ class PolyNetPolicy(AttentionModelPolicy):
         policy = cls(**{**known, **given, **settings})
         policy._take_weights(base)
         assert isinstance(policy.decoder, PolyNetDecoder)
-        policy.decoder.silence_strategies_()
+        policy.decoder.zero_strategies_()
         return policy
 
     def _take_weights(self, base: nn.Module) -> None:
         """Copies the weights of encoder and decoder; all but those of the strategies must fit."""
         parts = ("encoder.", "decoder.")
-        theirs = {key: v for key, v in base.state_dict().items() if key.startswith(parts)}
-        ours = {key: v for key, v in self.state_dict().items() if ".poly_layer_" not in key}
+        base_weights = {key: v for key, v in base.state_dict().items() if key.startswith(parts)}
+        shared_weights = {
+            key: v for key, v in self.state_dict().items() if ".poly_layer_" not in key
+        }
         wrong = sorted(
             key
-            for key in ours.keys() | theirs.keys()
-            if key not in ours or key not in theirs or ours[key].shape != theirs[key].shape
+            for key in shared_weights.keys() | base_weights.keys()
+            if key not in shared_weights
+            or key not in base_weights
+            or shared_weights[key].shape != base_weights[key].shape
         )
         if wrong:
             raise ConfigError(
@@ -169,7 +173,7 @@ class PolyNetPolicy(AttentionModelPolicy):
                 f"{', '.join(wrong[:4])} missing, unknown or of another shape; leave out the "
                 "settings of the network"
             )
-        self.load_state_dict(theirs, strict=False)
+        self.load_state_dict(base_weights, strict=False)
 
 
 #: Arguments that PolyNet's policy does not take over from its base.

@@ -43,7 +43,7 @@ class POMO(REINFORCE):
         env: Environment.
         policy: Policy (default: an Attention Model with POMO's settings).
         policy_kwargs: Arguments of the default policy; they win over POMO's settings.
-        baseline: Only "shared" makes sense.
+        baseline: Must be "shared".
         num_augment: Augmentations at validation and test (0, 1: none). Default: 8, and none for
             problems that have no coordinates to augment.
         augment_fn: "dihedral8", "symmetric" or a function.
@@ -106,13 +106,13 @@ class POMO(REINFORCE):
             num_augment = self.augment.num_augment
             td = self.augment(td)
         num_starts = self.num_starts or self.env.get_num_starts(td)
-        usual = "sampling" if phase == "train" else "greedy"
-        own = getattr(self.policy, f"{phase}_decode_type", usual)
+        default = "sampling" if phase == "train" else "greedy"
+        decode_type = getattr(self.policy, f"{phase}_decode_type", default)
         out = self.policy(
             td,
             self.env,
             phase=phase,
-            decode_type=multistart_type(own),
+            decode_type=multistart_type(decode_type),
             num_starts=num_starts,
             rng=self.action_rng(phase, batch_idx),
         )

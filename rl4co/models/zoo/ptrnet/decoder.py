@@ -109,8 +109,8 @@ class PointerNetworkDecoder(AutoregressiveDecoder):
         for _ in range(self.num_glimpses):
             assert self.glimpse is not None  # as there are glimpses
             scores = self.glimpse(query, cache.glimpse_keys)  # [B, Q, N]
-            seen = torch.where(mask, scores, -torch.inf) if self.mask_inner else scores
-            query = torch.bmm(seen.softmax(-1), cache.glimpse_keys.keys)  # [B, Q, H]
+            visible = torch.where(mask, scores, -torch.inf) if self.mask_inner else scores
+            query = torch.bmm(visible.softmax(-1), cache.glimpse_keys.keys)  # [B, Q, H]
         return self.pointer(query, cache.pointer_keys)
 
     # ---------------------------------------------------------------- memory

@@ -97,7 +97,7 @@ class SymNCO(REINFORCE):
         super().__init__(env, policy, "no", **kwargs)
         self.num_augment, self.num_starts = num_augment, num_starts
         self.augment_settings = {"augment_fn": augment_fn, "feats": feats}
-        self._augmentation()  # refuses bad settings now, not in the first step
+        self._augmentation()  # rejects bad settings before the first step
         if num_augment > 1:
             env.check_augmentation(augment_fn)
         self.alpha, self.beta = alpha, beta
