@@ -22,7 +22,7 @@ SOURCE = Path(__file__).resolve().with_name("pointer.cpp")
 
 _OPTIONS = [
     *("-std=c++17", "-O3", "-fPIC", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=fast"),
-    *("-fno-exceptions", "-fno-rtti", "-fvisibility=hidden", "-Wno-psabi"),
+    *("-fno-exceptions", "-fno-rtti", "-fno-strict-aliasing", "-fvisibility=hidden", "-Wno-psabi"),
 ]
 #: Instruction sets, best first → floats per vector and compiler options; chosen when the library is
 #: loaded. What a compiler does not know is left out, apart from the last one.

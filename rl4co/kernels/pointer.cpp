@@ -33,6 +33,9 @@
 #define JOIN(a, b, c) JOIN_(a, b, c)
 #define EXPORT(name) extern "C" __attribute__((visibility("default"))) int JOIN(pointer_, name, POINTER_LEVEL)
 
+// Stops the compiler from computing an address anew at every use.
+#define KEEP_IN_REGISTER(pointer) asm("" : "+r"(pointer))
+
 #ifdef __clang__
 #define SHUFFLE(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
 #else
@@ -196,6 +199,12 @@ static void rows_to_lanes(const float *rows, int64_t stride, int live, int64_t s
     }
 }
 
+// Rows that are needed soon: hardware does not foresee jumps between so many.
+INLINE void prefetch_rows(const float *rows, int64_t stride, int64_t count, int64_t size) {
+    for (int64_t i = 0; i < count; i++)
+        for (int64_t e = 0; e < size; e += 16) __builtin_prefetch(rows + i * stride + e, 0, 2);
+}
+
 static void lanes_to_rows(const vf *columns, int64_t size, float *rows, int64_t stride, int live) {
     int64_t e = 0;
     for (; e + W <= size; e += W) {
@@ -275,6 +284,7 @@ INLINE void dot_tile(const vf *x, int64_t size, Matrix matrix, const int32_t *no
     const float *rows[T];
     vf sums[T];
     for (int j = 0; j < T; j++) rows[j] = matrix.row(nodes[j]), sums[j] = vf{};
+    for (int j = 0; j < T; j++) KEEP_IN_REGISTER(rows[j]);
     for (int64_t e = 0; e < size; e++) {
         const vf column = x[e];
         for (int j = 0; j < T; j++) sums[j] += column * rows[j][e];
@@ -292,10 +302,10 @@ INLINE void dot_rows(
     if (count - m >= 1) dot_tile<1>(x, size, matrix, nodes + m, out + m);
 }
 
-// out[e] = sum over m of weights[m] * matrix[nodes[m]][e], for a number of columns divisible by 8
+// out[e] = sum over m of weights[m] * matrix[nodes[m]][e], for a number of columns divisible by T
+template <int T>
 INLINE void sum_rows(
     const vf *weights, Matrix matrix, const int32_t *nodes, int64_t count, int64_t size, vf *out) {
-    constexpr int T = 8;
     for (int64_t e = 0; e < size; e += T) {
         vf sums[T];
         for (int j = 0; j < T; j++) sums[j] = vf{};
@@ -318,8 +328,8 @@ INLINE void add_outer(
         rf x[W];
         for (int i = 0; i < W; i++) x[i] = i < live ? load<rf>(rows.row(i) + e) : rf{};
         for (int64_t m = 0; m < count; m++) {
-            float *to = out + nodes[m] * stride + e, weight[W];
-            store(weight, weights[m]);
+            float *to = out + nodes[m] * stride + e;
+            const float *weight = (const float *)&weights[m];
             rf even = load<rf>(to), odd{};
             for (int i = 0; i < W; i += 2) even += x[i] * weight[i], odd += x[i + 1] * weight[i + 1];
             store(to, even + odd);
@@ -338,7 +348,8 @@ INLINE Matrix part(const float *data, int64_t batch, int64_t row, int64_t b, int
 
 // Queries of one instance in blocks, one per lane; d is the size of a head.
 template <int d> class Wide {
-    static constexpr int R = d < W ? d : W;  // lanes over the dimensions of a head
+    static constexpr int R = d < W ? d : W;              // lanes over the dimensions of a head
+    static constexpr int T = d >= 16 && W == 16 ? 16 : 8;  // columns of a tile, half of the registers
 
     const Call &call;
     const Filter filter;
@@ -449,15 +460,16 @@ template <int d> class Wide {
             const Matrix block_heads = {call.glimpse + row() * D, D};
             load_query();
             rows_to_lanes(block_heads.data, D, live, D, heads);
+            prefetch_rows(block_heads.row(live), D, following(), D);
             score_actions();
             grad_logits();  // in `logit`
-            sum_rows(logit, logit_keys(), nodes, count, D, grad_heads);
+            sum_rows<T>(logit, logit_keys(), nodes, count, D, grad_heads);
             add_outer<R>(logit, block_heads, live, nodes, count, D, grad_logit_key, D);
             lanes_to_rows(grad_heads, D, rows, D, W);
             for (int64_t h = 0; h < call.heads; h++) {
                 const int64_t at = h * d;
                 grad_scores(h);  // in `score`, and the weights in `weight`
-                sum_rows(score, keys(at), nodes, count, d, grad_query + at);
+                sum_rows<T>(score, keys(at), nodes, count, d, grad_query + at);
                 add_outer<R>(score, {block_queries.data + at, block_queries.stride}, live, nodes, count, d,
                              grad_key + at, D);
                 add_outer<R>(weight, {rows + at, D}, live, nodes, count, d, grad_value + at, D);
@@ -520,6 +532,9 @@ template <int d> class Wide {
         return true;
     }
 
+    // How many queries of the instance the next block has at most.
+    int64_t following() const { return least(W, call.queries - first - live); }
+
     // How many of the next queries to take. Consecutive steps of a solution allow fewer and fewer nodes;
     // where the next solution begins, a block of its own is cheaper than another lane in this one.
     int similar(const uint8_t *mask) {
@@ -544,6 +559,7 @@ template <int d> class Wide {
     // Queries, scaled so that the softmax of scores is one of powers of two.
     void load_query() {
         rows_to_lanes(queries().row(first), call.query_row, live, D, query);
+        prefetch_rows(queries().row(first + live), call.query_row, following(), D);
         for (int64_t e = 0; e < D; e++) query[e] *= scale * LOG2_E;
     }
 
@@ -558,7 +574,7 @@ template <int d> class Wide {
             highest = highest < 0.5f * FORBIDDEN ? vf{} : highest;  // nothing to attend to
             for (int64_t m = 0; m < count; m++) total += score[m] = exp2(score[m] - highest);
             total = total == 0.f ? splat(1.f) : total;
-            sum_rows(score, values(h * d), nodes, count, d, heads + h * d);
+            sum_rows<T>(score, values(h * d), nodes, count, d, heads + h * d);
             const vf inverse = 1.f / total;
             for (int e = 0; e < d; e++) heads[h * d + e] *= inverse;
             if (call.glimpse) store_lanes(glimpse_total(h), highest + log2(total), live);

@@ -39,6 +39,7 @@ log = logging.getLogger(__name__)
 ONE_THREAD = 2**14
 
 _HEAD_SIZES = (8, 16, 32)
+_CPU = torch.device("cpu")
 
 
 class _Call(ctypes.Structure):
@@ -157,7 +158,7 @@ def logits(
         return None
     out = query.new_empty(*query.shape[:2], key.shape[1])
     call.logits = out.data_ptr()
-    return out if _run(lib.logits, call, len(query)) else None
+    return out if _run(lib.logits, call, len(query), mask.numel()) else None
 
 
 def decide(
@@ -194,12 +195,16 @@ def decide(
     """
     tensors = (query, key, value, logit_key, bias)
     lib = _library_for(tensors)
-    call = None if lib is None else _call(*tensors, mask, num_heads, mask_inner)
-    if lib is None or call is None:
+    if lib is None:
         return None
-    _set_filter(call, mask_logits, temperature, tanh_clipping)
+    settings = (mask_inner, mask_logits, temperature, tanh_clipping)
+    call = _call(*tensors, mask, num_heads, *settings)
+    if call is None:
+        return None
     chosen = _chosen(call, query.shape[:2], uniform)
-    return chosen if chosen is not None and _run(lib.decide, call, len(query)) else None
+    return (
+        chosen if chosen is not None and _run(lib.decide, call, len(query), mask.numel()) else None
+    )
 
 
 def select(
@@ -222,22 +227,21 @@ def select(
         uniform: See there.
     """
     lib = _library_for((logits,))
-    if lib is None or mask.shape != logits.shape or not _is_mask(mask):
+    if lib is None or logits.dim() not in (2, 3) or mask.shape != logits.shape:
         return None
-    if logits.dim() not in (2, 3) or not logits.shape[-1]:
+    stride = mask.stride()
+    if not _is_mask(mask, stride) or not logits.shape[-1]:
         return None
-    logits = logits.contiguous()
-    shape, stride = logits.shape[:-1], mask.stride()
-    call = _Call()
+    logits, shape = logits.contiguous(), logits.shape[:-1]
+    call = _Call(mask_logits=mask_logits, temperature=temperature, clipping=tanh_clipping)
     call.logits, call.mask = logits.data_ptr(), mask.data_ptr()
     call.queries, call.nodes = logits.shape[1] if logits.dim() == 3 else 1, logits.shape[-1]
     call.mask_batch, call.mask_row = stride[0], stride[1] if logits.dim() == 3 else 0
-    _set_filter(call, mask_logits, temperature, tanh_clipping)
     chosen = _chosen(call, shape, uniform)
     if chosen is None:
         return None
-    rows = shape.numel()
-    return chosen if _run(lib.select, call, rows, logits.numel() // 4) else None
+    pairs = logits.numel() // 16  # a logit costs more to compute than to compare
+    return chosen if _run(lib.select, call, shape.numel(), pairs) else None
 
 
 def log_prob(
@@ -278,12 +282,14 @@ def log_prob(
     """
     tensors = (query, key, value, logit_key, bias)
     lib = _library_for(tensors, differentiable=True)
-    call = None if lib is None else _call(*tensors, mask, num_heads, mask_inner)
-    if lib is None or call is None:
+    if lib is None:
+        return None
+    settings = (mask_inner, mask_logits, temperature, tanh_clipping)
+    call = _call(*tensors, mask, num_heads, *settings)
+    if call is None:
         return None
     if chosen.dtype is not torch.int64 or not chosen.is_cpu or chosen.shape != query.shape[:2]:
         return None
-    _set_filter(call, mask_logits, temperature, tanh_clipping)
     try:
         if torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in tensors):
             return _LogProb.apply(*tensors, mask, chosen.contiguous(), lib, call, with_entropy)
@@ -304,7 +310,7 @@ def _log_prob(
     entropy = query.new_empty(chosen.shape) if with_entropy else None
     call.action, call.log_prob = chosen.data_ptr(), out.data_ptr()
     call.entropy = None if entropy is None else entropy.data_ptr()
-    if not _run(lib.log_prob, call, len(query)):
+    if not _run(lib.log_prob, call, len(query), chosen.numel() * call.nodes):
         raise _DoesNotApply
     return out, entropy
 
@@ -346,10 +352,10 @@ class _LogProb(torch.autograd.Function):
         # What was saved may lie elsewhere now: hooks can move it to another device and back.
         query, key, value, logit_key, bias, mask, chosen, *kept = ctx.saved_tensors
         tensors = (query, key, value, logit_key, bias)
-        before = ctx.call
-        call = _call(*tensors, mask, before.heads, before.mask_inner)
+        old = ctx.call
+        settings = (old.mask_inner, old.mask_logits, old.temperature, old.clipping)
+        call = _call(*tensors, mask, old.heads, *settings)
         assert call is not None, "saved tensors changed their layout"
-        _set_filter(call, before.mask_logits, before.temperature, before.clipping)
         upper = (query.new_zeros(chosen.shape) if grad is None else grad).contiguous()
         upper_entropy = None if grad_entropy is None else grad_entropy.contiguous()
         grads = [None if x is None else x.new_empty(x.shape) for x in tensors]
@@ -358,7 +364,7 @@ class _LogProb(torch.autograd.Function):
         _set(call, ("grad_log_prob", "grad_entropy"), (upper, upper_entropy))
         names = ("grad_query", "grad_key", "grad_value", "grad_logit_key", "grad_bias")
         _set(call, names, grads)
-        if not _run(ctx.lib.backward, call, len(query), 4):
+        if not _run(ctx.lib.backward, call, len(query), 3 * mask.numel()):
             raise MemoryError("expected memory for the gradients of the pointer, got none")
         return (*grads, None, None, None, None, None)
 
@@ -368,30 +374,32 @@ def _set(call: _Call, names: Sequence[str], tensors: Sequence[Tensor | None]) ->
         setattr(call, name, None if x is None else x.data_ptr())
 
 
+#: Subclasses may do anything when they are read.
+_TENSORS = (Tensor, torch.nn.Parameter)
+
+
 def _library_for(
     tensors: tuple[Tensor | None, ...], differentiable: bool = False
 ) -> Library | None:
     """The library, if it may compute with these tensors here and now."""
     if not are_enabled() or torch.compiler.is_compiling() or torch.is_autocast_enabled("cpu"):
         return None
+    if torch._C._are_functorch_transforms_active():
+        return None
+    lacks_gradients = not differentiable and torch.is_grad_enabled()
     for x in tensors:
         if x is not None and (
-            type(x) not in _TENSORS
-            or x.dtype is not torch.float32
+            x.dtype is not torch.float32
             or not x.is_cpu
-            or (not differentiable and x.requires_grad and torch.is_grad_enabled())
+            or type(x) not in _TENSORS
+            or (lacks_gradients and x.requires_grad)
         ):
             return None
-    return None if torch._C._are_functorch_transforms_active() else library()
+    return library()
 
 
-_TENSORS = (Tensor, torch.nn.Parameter)
-
-
-def _is_mask(mask: Tensor) -> bool:
-    return (
-        type(mask) is Tensor and mask.dtype is torch.bool and mask.is_cpu and mask.stride(-1) == 1
-    )
+def _is_mask(mask: Tensor, stride: tuple[int, ...]) -> bool:
+    return mask.dtype is torch.bool and mask.is_cpu and type(mask) is Tensor and stride[-1] == 1
 
 
 def _call(
@@ -403,42 +411,57 @@ def _call(
     mask: Tensor,
     num_heads: int,
     mask_inner: bool,
+    mask_logits: bool = True,
+    temperature: float = 1.0,
+    tanh_clipping: float = 0.0,
 ) -> _Call | None:
     """Arguments that all functions share; None for shapes or strides that they do not support."""
-    if query.dim() != 3 or key.dim() != 3 or not _is_mask(mask):
+    by_query, by_key, by_value = query.stride(), key.stride(), value.stride()
+    by_logit_key, by_mask, shape = logit_key.stride(), mask.stride(), key.shape
+    if len(by_query) != 3 or len(by_key) != 3 or not _is_mask(mask, by_mask):
         return None
     batch, queries, size = query.shape
-    nodes = key.shape[1]
-    shape = (batch, nodes, size)
-    if not (key.shape == value.shape == logit_key.shape == shape) or not nodes:
-        return None
-    if mask.shape != (batch, queries, nodes) or num_heads * (size // num_heads) != size:
-        return None
-    by_query, by_key, by_value = query.stride(), key.stride(), value.stride()
-    by_logit_key, by_mask = logit_key.stride(), mask.stride()
+    nodes, head_size = shape[1], size // num_heads
     if not (by_query[2] == by_key[2] == by_value[2] == by_logit_key[2] == 1):
         return None
-    call = _Call()
-    call.head_size = size // num_heads
-    if call.head_size not in _HEAD_SIZES:
+    if shape != (batch, nodes, size) or shape != value.shape or shape != logit_key.shape:
         return None
-    call.query, call.key, call.value = query.data_ptr(), key.data_ptr(), value.data_ptr()
-    call.logit_key, call.mask = logit_key.data_ptr(), mask.data_ptr()
-    call.query_batch, call.query_row = by_query[:2]
-    call.key_batch, call.key_row = by_key[:2]
-    call.value_batch, call.value_row = by_value[:2]
-    call.logit_key_batch, call.logit_key_row = by_logit_key[:2]
-    call.mask_batch, call.mask_row = by_mask[:2]
-    call.queries, call.nodes, call.heads, call.mask_inner = queries, nodes, num_heads, mask_inner
+    if mask.shape != (batch, queries, nodes) or not nodes:
+        return None
+    if head_size not in _HEAD_SIZES or head_size * num_heads != size:
+        return None
+    bias_address = bias_batch = 0
     if bias is not None:
         if bias.shape != (batch, nodes) or bias.stride(1) != 1:
             return None
-        call.bias, call.bias_batch = bias.data_ptr(), bias.stride(0)
-    return call
-
-
-def _set_filter(call: _Call, mask_logits: bool, temperature: float, tanh_clipping: float) -> None:
-    call.mask_logits, call.temperature, call.clipping = mask_logits, temperature, tanh_clipping
+        bias_address, bias_batch = bias.data_ptr(), bias.stride(0)
+    return _Call(
+        query.data_ptr(),
+        key.data_ptr(),
+        value.data_ptr(),
+        logit_key.data_ptr(),
+        bias_address,
+        mask.data_ptr(),
+        by_query[0],
+        by_query[1],
+        by_key[0],
+        by_key[1],
+        by_value[0],
+        by_value[1],
+        by_logit_key[0],
+        by_logit_key[1],
+        bias_batch,
+        by_mask[0],
+        by_mask[1],
+        queries,
+        nodes,
+        num_heads,
+        head_size,
+        mask_inner,
+        mask_logits,
+        temperature,
+        tanh_clipping,
+    )
 
 
 def _chosen(call: _Call, shape: torch.Size, uniform: Tensor | None) -> tuple[Tensor, Tensor] | None:
@@ -449,17 +472,23 @@ def _chosen(call: _Call, shape: torch.Size, uniform: Tensor | None) -> tuple[Ten
         if uniform.numel() != shape.numel() or not uniform.is_cpu:
             return None
         call.uniform = uniform.data_ptr()
-    action = torch.empty(shape, dtype=torch.int64, device="cpu")
-    log_prob = torch.empty(shape, dtype=torch.float32, device="cpu")
+    action = torch.empty(shape, dtype=torch.int64, device=_CPU)
+    log_prob = torch.empty(shape, dtype=torch.float32, device=_CPU)
     call.action, call.log_prob = action.data_ptr(), log_prob.data_ptr()
     return action, log_prob
 
 
-def _run(function: Callable[..., int], call: _Call, rows: int, work: int = 1) -> bool:
-    """Runs a function of the library over instances or rows; False if it reports that it cannot."""
-    address = ctypes.addressof(call)
-    threads = torch.get_num_threads()
-    if threads == 1 or rows * call.queries * call.nodes * work <= ONE_THREAD:
+def _run(function: Callable[..., int], call: _Call, rows: int, pairs: int) -> bool:
+    """Runs a function of the library over instances or rows; False if it reports that it cannot.
+
+    Args:
+        function: The function.
+        call: Its arguments.
+        rows: Instances or rows, which threads share.
+        pairs: Pairs of a query and a node, or work that takes as long.
+    """
+    address, threads = ctypes.addressof(call), torch.get_num_threads()
+    if threads == 1 or pairs <= ONE_THREAD:
         return function(address, 0, rows) == 0
     done: list[int] = []
     run_in_chunks(
