@@ -37,11 +37,6 @@ class BuildError(RuntimeError):
     """There is no compiler, or it failed."""
 
 
-def level_names() -> list[str]:
-    """Names of the instruction sets that a library may hold, best first."""
-    return [*_X86_LEVELS, _BASE]
-
-
 def library_path(folder: Path = SOURCE.parent) -> Path:
     """Where the library of the present source is, or would be."""
     digest = hashlib.sha256(f"{sys.platform} {platform.machine()}".encode())

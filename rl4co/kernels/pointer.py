@@ -29,7 +29,6 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from rl4co.kernels.build import level_names, library_path
 from rl4co.kernels.switch import are_enabled
 from rl4co.kernels.threads import run_in_chunks
 
@@ -96,7 +95,7 @@ class Library:
         """Instruction sets that the library was built for and this processor has, best first."""
         return [
             level
-            for level in level_names()
+            for level in ("avx512", "avx2", "base")
             if hasattr(self.handle, f"pointer_decide_{level}")
             and self.handle.pointer_runs(level.encode())
         ]
@@ -105,11 +104,14 @@ class Library:
 @functools.cache
 def library() -> Library | None:
     """The built library; None if there is none, which is logged once."""
-    path = library_path()
+    # Imported here, because `python -m rl4co.kernels.build` must not find itself imported already.
+    from rl4co.kernels import build
+
+    path = build.library_path()
     if path.exists():
         try:
             return Library(str(path))
-        except OSError as error:
+        except (OSError, AttributeError) as error:
             log.info("pointer kernel cannot be loaded: %s", error)
             return None
     log.info(
@@ -202,9 +204,9 @@ def decide(
     if call is None:
         return None
     chosen = _chosen(call, query.shape[:2], uniform)
-    return (
-        chosen if chosen is not None and _run(lib.decide, call, len(query), mask.numel()) else None
-    )
+    if chosen is None or not _run(lib.decide, call, len(query), mask.numel()):
+        return None
+    return chosen
 
 
 def select(

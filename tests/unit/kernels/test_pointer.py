@@ -511,7 +511,7 @@ def test_without_a_library_the_reference_runs(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """And one line in the log says so."""
-    monkeypatch.setattr(pointer, "library_path", lambda: tmp_path / "absent.so")
+    monkeypatch.setattr(build, "library_path", lambda: tmp_path / "absent.so")
     pointer.library.cache_clear()
     try:
         with caplog.at_level(logging.INFO, "rl4co"):
@@ -523,7 +523,7 @@ def test_without_a_library_the_reference_runs(
 
 def test_a_broken_library_is_ignored(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "broken.so").write_bytes(b"no library")
-    monkeypatch.setattr(pointer, "library_path", lambda: tmp_path / "broken.so")
+    monkeypatch.setattr(build, "library_path", lambda: tmp_path / "broken.so")
     pointer.library.cache_clear()
     try:
         assert pointer.decide(*inputs()) is None
