@@ -22,7 +22,7 @@ NAMES = [line for line in LINES if not line.startswith("#")]
 
 
 def resolve(name: str) -> object:
-    """What `from <module> import <name>`, or `import <name>`, gives."""
+    """What `from <module> import <name>`, or `import <name>`, returns."""
     module, _, attribute = name.rpartition(".")
     try:
         return getattr(importlib.import_module(module), attribute)
@@ -31,21 +31,21 @@ def resolve(name: str) -> object:
 
 
 def test_every_published_name_resolves_or_says_why_not():
-    """All of them, from the list; a refusal names what to use, and is the table's."""
-    unresolved, refused = [], []
+    """All of them, from the list; errors come from the table and name what to use."""
+    unresolved, missing = [], []
     for name in NAMES:
         try:
             resolve(name)
         except NoCounterpartError:
-            refused.append(name)
+            missing.append(name)
         except (ImportError, AttributeError) as error:
             unresolved.append(f"{name}: {error}")
     assert not unresolved, "expected a row of the table for each, got none for\n" + "\n".join(
         unresolved
     )
-    assert all(reason(name) for name in refused)
-    # What users import resolves; refusals are internals of single modules.
-    assert len(refused) < len(NAMES) / 4, refused
+    assert all(reason(name) for name in missing)
+    # What users import resolves; missing names are internals of single modules.
+    assert len(missing) < len(NAMES) / 4, missing
 
 
 def test_table_is_sound():
@@ -93,7 +93,7 @@ def test_pickles_of_either_name_load():
     assert pickle.loads(published) is pickle.loads(home) is ExponentialBaseline
 
 
-def test_refusals_are_import_errors_with_a_remedy():
+def test_missing_names_raise_import_errors_with_a_remedy():
     """Of a module, of a name in a module that exists, and of a name in one that does not."""
     with pytest.raises(ImportError, match="it was not exported; use MDCPDPEnv"):
         importlib.import_module("rl4co.envs.routing.mpdp.env")
@@ -110,7 +110,7 @@ def test_refusals_are_import_errors_with_a_remedy():
 
 
 def test_where_a_name_lives_now():
-    """For whoever moves to the new paths."""
+    """For moving code to the new paths."""
     assert where("rl4co.models.rl.ppo.ppo.PPO") == "rl4co.models.rl.ppo.PPO"
     assert where("rl4co.envs.TSPEnv") == "rl4co.envs.TSPEnv"
     with pytest.raises(NoCounterpartError, match="AntColony"):

@@ -1,4 +1,4 @@
-"""Embeddings, decoders, baselines and models in the published style: they are called, and count."""
+"""Embeddings, decoders, baselines and models in the published style take effect."""
 
 from __future__ import annotations
 
@@ -231,7 +231,7 @@ def test_a_policy_needs_no_encoder():
 
 
 @pytest.mark.parametrize("name", ["pre_decoder_hook", "_compute_q"])
-def test_decoder_methods_that_nothing_calls_are_refused(name):
+def test_decoder_methods_that_nothing_calls_raise(name):
     with pytest.raises(UnsupportedError, match=rf"beside {name}, got forward\(self, state"):
         type("Wrong", (AutoregressiveDecoder,), {name: lambda self, *args: None})
 
@@ -279,7 +279,7 @@ class Lookup(PublishedBaseline):
 
 
 class Packed(PublishedBaseline):
-    """Values of one's own key."""
+    """Values under a custom key."""
 
     def wrap_dataset(self, dataset, *args, **kw):
         return dataset.add_key("known", torch.full((len(dataset),), 5.0))
@@ -353,7 +353,7 @@ def test_published_and_own_baselines_call_each_other():
         ({"setup": lambda self, policy, env, other: None}, "write setup"),
     ],
 )
-def test_baselines_that_cannot_be_called_are_refused(body, says):
+def test_baselines_that_cannot_be_called_raise(body, says):
     with pytest.raises(UnsupportedError, match=says):
         type("Wrong", (REINFORCEBaseline,), body)
 
