@@ -212,7 +212,7 @@ class StateAugmentation:
 
 
 class _Augmentation(NamedTuple):
-    """A way to make copies: `apply(xy [B, N, 2], A, identity first, rng)` → `[A * B, N, 2]`."""
+    """A method to make copies: `apply(xy [B, N, 2], A, identity first, rng)` → `[A * B, N, 2]`."""
 
     apply: Callable[[Tensor, int, bool, torch.Generator | None], Tensor]
     max_copies: float = math.inf

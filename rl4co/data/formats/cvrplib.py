@@ -1,12 +1,12 @@
 """CVRPLIB and VRPLIB (`.vrp`): capacities, with time windows, backhauls or a limit on routes.
 
 Known sections: coordinates or a matrix, DEMAND_SECTION, DEPOT_SECTION, TIME_WINDOW_SECTION,
-SERVICE_TIME_SECTION, BACKHAUL_SECTION (amounts to fetch from every node; or, as LKH-3 has it, a
-list of nodes that ends with -1, whose demands are fetched). Known keywords: CAPACITY, VEHICLES,
+SERVICE_TIME_SECTION, BACKHAUL_SECTION (amounts to pick up at every node; or, as LKH-3 has it, a
+list of nodes that ends with -1, whose demands are picked up). Known keywords: CAPACITY, VEHICLES,
 DISTANCE (longest route), SERVICE_TIME (of every customer). DISTANCE together with a service time
 limits the duration of a route, services included: it becomes the time at which the depot closes.
-VEHICLES limits the number of routes. The number in a name (A-n32-k5) does not: it is what the total
-demand needs at least, and some best-known solutions have more routes.
+VEHICLES limits the number of routes. The number in a name (A-n32-k5) does not: it is the least that
+the total demand needs, and some best-known solutions have more routes.
 
 Distances are rounded as the literature on each set does, which the files do not say: to the nearest
 integer (EUC_2D of TSPLIB); to one decimal, cut off, for instances with time windows; not at all for
@@ -37,7 +37,7 @@ SECTIONS = (
     "BACKHAUL_SECTION",
 )
 
-#: What a header may say; other keywords have no effect.
+#: Keywords of the header; others have no effect.
 KEYWORDS = (
     "NAME",
     "COMMENT",
@@ -114,7 +114,7 @@ def read_cvrplib(sections: Sections) -> BenchmarkInstance:
 
 
 def _note_unknown(sections: Sections) -> None:
-    """Warns of keywords that are read and then have no effect."""
+    """Warn of keywords that have no effect."""
     for keyword, line in sections.header_lines.items():
         if keyword not in KEYWORDS:
             close = difflib.get_close_matches(keyword, KEYWORDS, n=1)
@@ -154,20 +154,20 @@ def _vehicles(sections: Sections) -> int | None:
 
 
 def _demands(sections: Sections, labels: tuple[str, ...]) -> dict[str, Any]:
-    """What is brought to each node, and what is fetched from it."""
+    """Amounts delivered to each node and picked up there."""
     section = "BACKHAUL_SECTION"
     demand = sections.column("DEMAND_SECTION", labels)
     if not _is_list(sections, section, len(labels)):
         return {"demand": demand, "backhaul_demand": _optional(sections, section, labels)}
     place = {label: position for position, label in enumerate(labels)}
-    is_fetched = np.zeros(len(labels), dtype=bool)
+    is_backhaul = np.zeros(len(labels), dtype=bool)
     for line, (name,) in sections.node_list(section):
         if name not in place:
             raise sections.fault(section, "one of the nodes", f"node {name}", line=line)
-        is_fetched[place[name]] = True
+        is_backhaul[place[name]] = True
     return {
-        "demand": np.where(is_fetched, 0.0, demand),
-        "backhaul_demand": np.where(is_fetched, demand, 0.0),
+        "demand": np.where(is_backhaul, 0.0, demand),
+        "backhaul_demand": np.where(is_backhaul, demand, 0.0),
     }
 
 

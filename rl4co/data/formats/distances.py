@@ -1,6 +1,6 @@
 """Cost of travelling between two nodes, by the rules of the benchmark libraries.
 
-Each rule is a distance and a way of rounding it *per edge*: sums of rounded distances differ from
+Each rule is a distance and its rounding *per edge*: sums of rounded distances differ from
 rounded sums, and best-known values are the former. All arithmetic is float64. Costs are functions
 of pairs of nodes, so that a tour through many nodes needs no matrix of all distances.
 

@@ -1,6 +1,6 @@
 """Whether a solution keeps the constraints of an instance, exactly and in its own units.
 
-This is independent of the environments: files with solutions are judged while they are read.
+This is independent of the environments: solutions are checked while their files are read.
 """
 
 from __future__ import annotations
@@ -114,10 +114,10 @@ def _loads(instance: BenchmarkInstance, route: Sequence[int], tolerance: float) 
         load = float(demand[nodes].sum())
     else:
         load = float(max(demand[nodes].sum(), backhaul[nodes].sum()))
-        fetched = np.flatnonzero(backhaul[nodes] > 0)
+        picked_up = np.flatnonzero(backhaul[nodes] > 0)
         delivered = np.flatnonzero(demand[nodes] > 0)
-        if len(fetched) and len(delivered) and fetched[0] < delivered[-1]:
-            late, early = (instance.name_of(nodes[k]) for k in (delivered[-1], fetched[0]))
+        if len(picked_up) and len(delivered) and picked_up[0] < delivered[-1]:
+            late, early = (instance.name_of(nodes[k]) for k in (delivered[-1], picked_up[0]))
             yield "linehauls come before backhauls", f"{late} after {early}"
     if load > capacity * (1 + tolerance):
         yield "no load exceeds the capacity", f"load {load:.10g} of {capacity:.10g}"

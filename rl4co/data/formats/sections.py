@@ -1,7 +1,7 @@
 """Files of the TSPLIB family: lines `KEYWORD : value`, then sections of numbers.
 
-TSPLIB, CVRPLIB, VRPLIB and OPLib share this form, the naming of nodes and the ways of giving costs;
-their readers differ in the sections they know.
+TSPLIB, CVRPLIB, VRPLIB and OPLib share this form, the naming of nodes and the forms of costs;
+their readers differ in the sections that they support.
 """
 
 from __future__ import annotations

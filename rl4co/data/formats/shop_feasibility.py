@@ -1,6 +1,6 @@
 """Whether a schedule keeps the constraints of a job shop, exactly, and where it does not.
 
-This is independent of the environments: files with schedules are judged while they are read.
+This is independent of the environments: schedules are checked while their files are read.
 """
 
 from __future__ import annotations

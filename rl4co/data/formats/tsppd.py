@@ -2,7 +2,7 @@
 
 The TSPLIB form with nodes `+i` (pickup) and `-i` (delivery), the start `+0`, the end `-0`, and a
 PRECEDENCE_SECTION. Start and end become the depot: it is left at the one and reached at the other,
-so that open routes, whose ways to `-0` cost nothing, cost what they should.
+so that open routes, which reach `-0` at no cost, keep their costs.
 
 Reference: O'Neil and Hoffman (2018), https://github.com/grubhub/tsppdlib
 """

@@ -98,7 +98,7 @@ def test_dihedral_copies_are_distinct():
 
 @pytest.mark.parametrize("shape", [(7, 2), (2, 7, 3), (2, 2, 7, 2)])
 def test_dihedral_needs_points(shape: tuple[int, ...]):
-    """Anything but [B, N, 2] is refused."""
+    """Anything but [B, N, 2] is rejected."""
     with pytest.raises(ConfigError, match="B N 2"):
         dihedral_8_augmentation(torch.rand(shape))
 
@@ -299,7 +299,7 @@ def test_matrix_next_to_coordinates_is_repeated():
         ({"augment_fn": "dihedral"}, UnknownNameError, "did you mean 'dihedral8'"),
     ],
 )
-def test_bad_augmentations_are_refused(options, error, message):
+def test_bad_augmentations_are_rejected(options, error, message):
     """At construction, not at the first batch."""
     with pytest.raises(error, match=message):
         StateAugmentation(**options)

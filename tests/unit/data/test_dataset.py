@@ -194,7 +194,7 @@ def test_workers_give_the_same_batches(shuffle: bool):
         ({"batch_size": 2, "shuffle": True, "world_size": 2}, "seed"),
     ],
 )
-def test_bad_loader_options_are_refused(options, message):
+def test_bad_loader_options_are_rejected(options, message):
     """One bad value each."""
     with pytest.raises(ConfigError, match=message):
         make_dataloader(numbered(8), **options)
@@ -285,7 +285,7 @@ def test_generated_batches_are_taken_as_they_are(options, message):
 
 
 @pytest.mark.parametrize("options", [{"size": 0, "batch_size": 4}, {"size": 4, "batch_size": 0}])
-def test_bad_generated_datasets_are_refused(options):
+def test_bad_generated_datasets_are_rejected(options):
     """Empty epochs and empty batches."""
     with pytest.raises(ConfigError):
         GeneratedDataset(TSPGenerator(), **options)

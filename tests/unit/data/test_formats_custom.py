@@ -131,7 +131,7 @@ def test_pairs_are_put_in_the_order_of_the_environment(write: Write):
 
 
 def test_best_known_value_and_solution(write: Write):
-    """In the file itself; a wrong solution is refused when it is asked for."""
+    """In the file itself; a wrong solution is rejected when it is asked for."""
     fields = {
         "coordinates": SQUARE,
         **DEMAND,
@@ -164,7 +164,7 @@ def test_vehicles_limit_routes(write: Write):
     assert read_instance(file, vehicles=1).best_known is None  # that is of another problem
 
 
-#: What is changed in an instance of all kinds of limits → why nobody can serve customer b.
+#: What is changed in an instance of all kinds of limits → why no vehicle can serve customer b.
 IMPOSSIBLE: dict[str, tuple[dict[str, Any], str]] = {
     "demand": ({"demand": [0, 1, 7, 1, 1]}, "demand 7 above the capacity 5 of every vehicle"),
     "backhaul": (
@@ -185,12 +185,15 @@ IMPOSSIBLE: dict[str, tuple[dict[str, Any], str]] = {
         {"service_times": [0, 0, 41, 0, 0]},
         "a vehicle is back at 51 at the earliest, after the depot closes at 50",
     ),
-    "too long a way": ({"max_length": 9}, "a route of its own is 10 long, above the max_length 9"),
+    "too far away": (
+        {"max_length": 9},
+        "a route of its own is 10 long, above the max_length 9",
+    ),
 }
 
 
 @pytest.mark.parametrize("name", IMPOSSIBLE)
-def test_customers_whom_nobody_can_serve(write: Write, name: str):
+def test_customers_that_no_vehicle_can_serve(write: Write, name: str):
     """Named with the rule in the units of the file, before anything is solved."""
     change, reason = IMPOSSIBLE[name]
     limits = {"time_windows": [[0, 50]] * 5, "service_times": [0] * 5, "max_length": 20}
@@ -238,8 +241,8 @@ def test_pickups_in_csv(write: Write):
 
 def test_matrix_in_csv(write: Write):
     """Numbers without names."""
-    instance = read_instance(write("a.csv", "# name: ways\n0,1,2\n3,0,4\n5,6,0\n"))
-    assert (instance.name, instance.problem) == ("ways", "atsp")
+    instance = read_instance(write("a.csv", "# name: costs\n0,1,2\n3,0,4\n5,6,0\n"))
+    assert (instance.name, instance.problem) == ("costs", "atsp")
     assert instance.cost([0, 1, 2]) == 10
 
 
@@ -287,7 +290,10 @@ JSON_FAULTS: dict[str, tuple[Any, str]] = {
         "expected 1 vehicle in an instance of tsp, whose solutions are one route, got 2",
     ),
     "name twice": ({"coordinates": SQUARE, "nodes": ["a", "b", "c", "d", "a"]}, "nodes: "),
-    "routes of strangers": ({"coordinates": SQUARE, "best_solution": [[0, 9]]}, "best_solution: "),
+    "unknown nodes": (
+        {"coordinates": SQUARE, "best_solution": [[0, 9]]},
+        "best_solution: ",
+    ),
 }
 
 

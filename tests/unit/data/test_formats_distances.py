@@ -106,7 +106,7 @@ def test_roundings(name: str, distance: float, cost: float):
     assert set(ROUNDINGS) == {"exact", "nearest", "up", "down", "one_decimal", "next"}
 
 
-def test_an_unknown_rounding_is_refused():
+def test_an_unknown_rounding_is_rejected():
     """With the nearest name."""
     with pytest.raises(UnknownNameError, match="did you mean 'exact'"):
         get_rounding("exakt")
@@ -145,7 +145,7 @@ def test_pairs_agree_with_the_matrix():
 
 
 def test_matrices_are_made_in_blocks_and_refused_beyond_memory(monkeypatch: pytest.MonkeyPatch):
-    """The blocks make no difference; what does not fit is refused before it is allocated."""
+    """The blocks make no difference; what does not fit is rejected before it is allocated."""
     costs = EdgeCosts.of_points(np.random.default_rng(2).uniform(0, 99, (30, 2)))
     at_once = costs.all_pairs()
     monkeypatch.setattr(distances, "_BLOCK", 70)  # two rows at once

@@ -1,4 +1,4 @@
-"""p-median files of the OR-Library: read, refused where they are damaged, solved."""
+"""p-median files of the OR-Library: read, rejected where they are damaged, solved."""
 
 from __future__ import annotations
 
@@ -95,12 +95,12 @@ def test_solutions_are_written_and_read(tmp_path: Path):
         (SMALL.replace(" 3 4 5\n 1 4 50", " 3 2 5\n 1 3 50"), "connected graph"),
     ],
 )
-def test_damaged_files_are_refused(tmp_path: Path, text: str, message: str):
+def test_damaged_files_are_rejected(tmp_path: Path, text: str, message: str):
     with pytest.raises(FileFormatError, match=message):
         read(tmp_path, text)
 
 
-def test_what_makes_no_sense_is_refused(tmp_path: Path):
+def test_what_makes_no_sense_is_rejected(tmp_path: Path):
     instance = read(tmp_path, SMALL)
     with pytest.raises(UnsupportedError, match="rounding"):
         read_instance(tmp_path / "pmed99.txt", rounding="nearest")

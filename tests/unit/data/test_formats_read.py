@@ -181,7 +181,7 @@ def test_coordinates_for_display(write: Write):
 
 
 def test_fixed_edges_are_checked_but_no_environment_knows_them(write: Write):
-    """A tour without them is refused, and so is the environment's view."""
+    """A tour without them is rejected, and so is the environment's view."""
     text = TSP.replace("NODE_COORD", "FIXED_EDGES_SECTION\n1 3\n-1\nNODE_COORD")
     instance = read_instance(write("a.tsp", text))
     instance.check([0, 2, 1, 3])
@@ -472,7 +472,7 @@ FAULTS = {
     "fleet in the type": (VRP, "TYPE : CVRP", "TYPE : HFVRP", "TYPE: .*heterogeneous fleets"),
     "capacity of 0": (VRP, "CAPACITY : 5", "CAPACITY : 0", "expected a positive capacity, got 0"),
     "demand missing": (VRP, "4 4\nDEPOT", "DEPOT", r"DEMAND_SECTION"),
-    "demand of a stranger": (
+    "demand of an unknown node": (
         VRP,
         "\n4 4\nDEPOT",
         "\n7 4\nDEPOT",
@@ -560,7 +560,7 @@ POINTS = TSPPD.replace(TSPPD[TSPPD.index("EXPLICIT") : TSPPD.index("NODE_COORD")
 
 @pytest.mark.parametrize("text", [TSP, VRP, SOLOMON, OPLIB, POINTS, LILIM, MATRIX, CHAO])
 def test_every_truncation_is_an_error_or_harmless(write: Write, text: str):
-    """Cut anywhere, a file is refused, or what is missing said nothing (the end mark, digits)."""
+    """Cut anywhere, a file is rejected, or what is missing said nothing (the end mark, digits)."""
     whole = read_instance(write("whole.txt", text))
     for end in range(len(text)):
         try:
@@ -585,7 +585,7 @@ def test_every_truncation_is_an_error_or_harmless(write: Write, text: str):
     ],
 )
 def test_foreign_files(tmp_path: Path, content: bytes, message: str):
-    """What is no instance is refused without being run."""
+    """What is no instance is rejected without being run."""
     path = tmp_path / "foreign"
     path.write_bytes(content)
     with pytest.raises(FileFormatError, match=message):

@@ -248,7 +248,7 @@ def test_values_and_words():
     ],
 )
 def test_violations(schedule: Any, message: str):
-    """Each rule is named, with job and operation; the environment refuses the same schedules."""
+    """Each rule is named, with job and operation; the environment rejects the same schedules."""
     with pytest.raises(InvalidSolutionError) as caught:
         TWO.check(schedule)
     assert message in str(caught.value)
@@ -308,7 +308,7 @@ def test_operations_that_take_no_time():
 
 @pytest.mark.parametrize("shop", [TWO, FLEXIBLE])
 def test_what_is_written_is_read(tmp_path: Path, shop: BenchmarkShop):
-    """The same schedule; other suffixes are refused, and so are schedules that are not valid."""
+    """The same schedule; other suffixes are rejected, and so are schedules that are not valid."""
     env = get_env(shop.problem)
     actions, costs = env.solve(shop.to_tensordict(normalize=False), solver="dispatching")
     schedule = shop.from_actions(actions)

@@ -131,7 +131,7 @@ def test_tensors():
 
 def test_operations_that_take_no_time(tmp_path: Path):
     """They are read as they are, with a warning, and left out of tensors; mixed with others, they
-    are refused."""
+    are rejected."""
     path = written(tmp_path, STANDARD.replace("0 1\n", "0 0\n"))
     with pytest.warns(UserWarning, match=r"file.txt, job 1, operation 2: .* got 0; .* leave out"):
         (shop,) = read_jsplib(path)

@@ -128,7 +128,7 @@ def test_default_datasets_of_chip_design(tmp_path: Path):
 
 
 def test_no_other_set_is_called_that_of_the_paper(tmp_path: Path):
-    """Problems and sizes without a recipe are refused, and nothing is written."""
+    """Problems and sizes without a recipe are rejected, and nothing is written."""
     with pytest.raises(UnknownNameError, match=r"no set of the paper 'mtsp'"):
         generate_default_datasets(tmp_path, ["tsp", "mtsp"], dataset_size=2)
     with pytest.raises(ConfigError, match=r"a capacity in the recipe .* got 7; .*generate_dataset"):
@@ -148,7 +148,7 @@ def test_environment_accepts_its_file(problem: str, tmp_path: Path):
 
 
 def test_existing_files_are_kept(tmp_path: Path):
-    """Refused by default, then nothing at all is written; kept or replaced on request."""
+    """Rejected by default, then nothing at all is written; kept or replaced on request."""
     options = {"data_dir": tmp_path, "problem": "tsp", "dataset_size": 2}
     (first,) = generate_dataset(**options, graph_sizes=5, seed=1)
     content = first.read_bytes()
@@ -173,7 +173,7 @@ def test_unknown_problem_writes_nothing(tmp_path: Path):
 
 
 def test_file_names_can_be_given(tmp_path: Path):
-    """One per problem and size, suffix optional; a wrong number of them is refused."""
+    """One per problem and size, suffix optional; a wrong number of them is rejected."""
     names = [tmp_path / "a", str(tmp_path / "b.npz")]
     files = generate_dataset(names, problem="tsp", dataset_size=2, graph_sizes=[4, 5])
     assert files == [tmp_path / "a.npz", tmp_path / "b.npz"]

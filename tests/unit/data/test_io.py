@@ -1,4 +1,4 @@
-"""Data files: what is written comes back, nothing is half written, bad files are refused."""
+"""Data files: what is written comes back, nothing is half written, bad files are rejected."""
 
 from __future__ import annotations
 
@@ -186,7 +186,7 @@ def test_file_appears_only_when_complete(
     assert os.listdir(tmp_path) == ["data.npz"]
 
 
-def test_what_cannot_be_written_is_refused(tmp_path: Path):
+def test_what_cannot_be_written_is_rejected(tmp_path: Path):
     """Nested data and instances without batch axis, before any file is made."""
     nested = TensorDict({"a": TensorDict({"b": torch.ones(2)}, [2])}, [2])
     with pytest.raises(UnsupportedError, match="'a'"):
@@ -196,7 +196,7 @@ def test_what_cannot_be_written_is_refused(tmp_path: Path):
     assert os.listdir(tmp_path) == []
 
 
-# ---------------------------------------------------------------- refused files
+# ---------------------------------------------------------------- rejected files
 
 
 def test_missing_file(tmp_path: Path):
@@ -208,7 +208,7 @@ def test_missing_file(tmp_path: Path):
 @pytest.mark.parametrize("compress", [False, True])
 @pytest.mark.parametrize("keep", [0.0, 0.3, 0.6, 0.95])
 def test_truncated_file(tmp_path: Path, keep: float, compress: bool):
-    """Cut at any point, the file is refused by name."""
+    """Cut at any point, the file is rejected by name."""
     td = TensorDict({"locs": torch.rand(200, 2), "demand": torch.rand(200)}, [200])
     path = save_tensordict_to_npz(td, tmp_path / "cut.npz", compress=compress)
     content = path.read_bytes()
@@ -266,7 +266,7 @@ class Bomb:
 
 
 def test_opening_a_file_never_runs_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """Object arrays and pickles are refused before anything in them is executed."""
+    """Object arrays and pickles are rejected before anything in them is executed."""
     target = tmp_path / "trace"
     monkeypatch.setenv("BOMB_TARGET", str(target))
     np.savez(tmp_path / "objects.npz", locs=np.ones(1), evil=np.array([Bomb()], dtype=object))
@@ -279,7 +279,7 @@ def test_opening_a_file_never_runs_code(tmp_path: Path, monkeypatch: pytest.Monk
     assert not target.exists()
 
 
-def test_text_arrays_are_refused(tmp_path: Path):
+def test_text_arrays_are_rejected(tmp_path: Path):
     """Only numbers become tensors."""
     np.savez(tmp_path / "names.npz", name=np.array(["a", "b"]))
     with pytest.raises(FileFormatError, match=r"'name'.*<U1"):
@@ -287,7 +287,7 @@ def test_text_arrays_are_refused(tmp_path: Path):
 
 
 @pytest.mark.parametrize("other", [np.ones(3), np.float32(1.0)])
-def test_disagreeing_lengths_are_refused(tmp_path: Path, other):
+def test_disagreeing_lengths_are_rejected(tmp_path: Path, other):
     """Two instances of one key, three (or no axis at all) of another."""
     np.savez(tmp_path / "odd.npz", locs=np.ones((2, 4, 2)), demand=other)
     with pytest.raises(FileFormatError, match=r"odd\.npz.*'locs': 2, 'demand': (3|None)"):
@@ -295,7 +295,7 @@ def test_disagreeing_lengths_are_refused(tmp_path: Path, other):
 
 
 def test_expected_keys(instances: TensorDict, tmp_path: Path):
-    """The data set of another problem is refused; both kinds of difference are listed."""
+    """The data set of another problem is rejected; both kinds of difference are listed."""
     path = save_tensordict_to_npz(instances.select("locs", "job"), tmp_path / "d.npz")
     load_npz_to_tensordict(path, expected_keys={"locs", "job"})
     load_npz_to_tensordict(path, expected_keys=["locs"], optional_keys=["job", "matrix"])

@@ -43,7 +43,7 @@ def test_costs_by_direction_make_a_tour_asymmetric():
     assert name_problem({"demand": [1.0]}, ASYMMETRIC) == "cvrp"
 
 
-def test_fields_that_no_problem_has_together_are_refused():
+def test_fields_that_no_problem_has_together_are_rejected():
     """Otherwise one of them would be read and ignored."""
     with pytest.raises(InvalidInstanceError, match="demand, prizes together"):
         name_problem({"prizes": [1.0], "demand": [1.0]}, SYMMETRIC)
