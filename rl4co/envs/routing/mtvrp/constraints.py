@@ -1,8 +1,8 @@
-"""How much room the current route has for each node: the rules behind the mask.
+"""The rules behind the mask: quantities of a route, and the limits that they must not exceed.
 
-Each function maps a state to `[*B, N]`, negative where the visit of a node would break the
-constraint. On a CPU a comparison costs as much as four subtractions, so the mask takes the smallest
-of these numbers and compares once.
+All rules have one form: a quantity of the route, with what a visit adds to it, is at most the limit
+of the visited node. So all quantities are stacked and a step treats them at once, which takes few
+operators on a GPU. Quantities are the rows of :data:`ROWS`.
 """
 
 from __future__ import annotations
@@ -23,28 +23,67 @@ TOLERANCE = 1e-6
 #: add up instead of cancelling out.
 LOAD_TOLERANCE = 1e-5
 
+#: Rows of stacked quantities: length of the route, time, largest load so far, backhauls on board,
+#: and backhauls that were on board before the visit (linehauls of class 1 allow none).
+LENGTH, TIME, LINEHAUL, BACKHAUL, FETCHED = ROWS = range(5)
 
-def spare_capacity(state: Mapping[str, Tensor]) -> Tensor:
-    """Negative for goods that do not fit, and for linehauls behind backhauls in class 1."""
-    fetched = state["used_capacity_backhaul"]
+
+def stack_limits(state: Mapping[str, Tensor]) -> Tensor:
+    """Largest quantities `[*B, 5, N]` with which each node may be visited."""
     capacity = state["vehicle_capacity"] * (1.0 + LOAD_TOLERANCE)  # [*B, 1]
-    takes_linehauls = (fetched == 0) | (state["backhaul_class"] != 1)
-    room = (capacity - state["used_capacity_linehaul"]) * takes_linehauls
-    return torch.minimum(
-        room - state["demand_linehaul"], capacity - fetched - state["demand_backhaul"]
-    )
+    longest = state["distance_limit"] * (1.0 + TOLERANCE) - state["return_distance"]  # [*B, N]
+    goes_first = (state["backhaul_class"] == 1) & (state["demand_linehaul"] > 0)
+    fetched = torch.where(goes_first, 0.0, torch.inf).to(longest.dtype)
+    load = capacity.expand_as(longest)
+    return torch.stack([longest, state["latest_arrival"], load, load, fetched], -2)
 
 
-def spare_time(state: Mapping[str, Tensor]) -> Tensor:
-    """Negative for nodes out of reach in time, or from which the way back would take too long."""
+def stack_increments(state: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
+    """What a visit adds, `demand + leg / divisor`: demands `[*B, 5, N]`, divisors `[*B, 5, 1]`."""
+    linehaul, backhaul = state["demand_linehaul"], state["demand_backhaul"]
+    zero = torch.zeros_like(linehaul)
+    demands = torch.stack([zero, zero, linehaul, backhaul, zero], -2)
+    speed = state["speed"]  # [*B, 1]
+    never = torch.full_like(speed, torch.inf)
+    divisors = torch.stack([torch.ones_like(speed), speed, never, never, never], -2)
+    return demands, divisors
+
+
+def quantities_at_nodes(state: Mapping[str, Tensor], now: Tensor, node: Tensor) -> Tensor:
+    """Quantities on arrival at each node, if it is visited next.
+
+    Args:
+        state: With the stacked constants, and `leg_distance` from the current node.
+        now: Quantities when the vehicle leaves the current node `[*B, 5]`.
+        node: Current node `[*B]`.
+
+    Returns:
+        `[*B, 5, N]`.
+    """
+    legs = state["leg_distance"].unsqueeze(-2)  # [*B, 1, N]
+    added = torch.addcdiv(state["stacked_demands"], legs, state["leg_divisors"])  # [*B, 5, N]
     if "duration_matrix" in state:
-        ride = legs_from(state, state["current_node"], "duration_matrix")
-    else:
-        ride = state["leg_distance"] / state["speed"]
-    return state["latest_arrival"] - (state["current_time"] + ride)
+        added[..., TIME, :] = legs_from(state, node, "duration_matrix")
+    return added + now.unsqueeze(-1)
 
 
-def spare_distance(state: Mapping[str, Tensor]) -> Tensor:
-    """Negative for nodes that make the route, with its way back unless it is open, too long."""
-    left = state["distance_limit"] * (1.0 + TOLERANCE) - state["current_route_length"]  # [*B, 1]
-    return left - (state["leg_distance"] + state["return_distance"])
+def exceeded(state: Mapping[str, Tensor]) -> Tensor:
+    """Whether a quantity on arrival is above its limit, `[*B, 5, N]`."""
+    return state["on_arrival"] > state["limits"]
+
+
+def is_within_limits(state: Mapping[str, Tensor]) -> Tensor:
+    """Whether a visit keeps all limits, `[*B, N]`."""
+    # Faster on a CPU than comparisons of all quantities and a reduction of their results.
+    return (state["limits"] - state["on_arrival"]).amin(-2) >= 0
+
+
+def named_quantities(now: Tensor) -> dict[str, Tensor]:
+    """State keys of the quantities `[*B, 5]` with which the vehicle leaves the current node."""
+    length, time, linehaul, backhaul, _ = now.split(1, -1)  # [*B, 1] each
+    return {
+        "current_time": time,
+        "current_route_length": length,
+        "used_capacity_linehaul": linehaul,
+        "used_capacity_backhaul": backhaul,
+    }

@@ -10,16 +10,19 @@ import torch
 from tensordict import TensorDict, TensorDictBase
 from torch import Tensor
 
-from rl4co.core.ops import all_true, any_true, get_leg_costs
+from rl4co.core.ops import all_true, any_true
 from rl4co.core.registry import ENVS
 from rl4co.envs.base import RL4COEnvBase, State
 from rl4co.envs.routing._parts import first_customers, start_at_depot, unvisited
 from rl4co.envs.routing.mtvrp import variants
 from rl4co.envs.routing.mtvrp.constraints import (
+    ROWS,
     TOLERANCE,
-    spare_capacity,
-    spare_distance,
-    spare_time,
+    is_within_limits,
+    named_quantities,
+    quantities_at_nodes,
+    stack_increments,
+    stack_limits,
 )
 from rl4co.envs.routing.mtvrp.generator import MTVRPGenerator
 from rl4co.envs.routing.mtvrp.legs import columns_apart, legs_along, legs_from, legs_to_depot
@@ -72,6 +75,11 @@ class MTVRPEnv(RL4COEnvBase):
         | `speed` | float32 | `[*B, 1]` | distance per time |
         | `return_distance` | float32 | `[*B, N]` | way back to the depot, 0 if routes are open |
         | `latest_arrival` | float32 | `[*B, N]` | when a vehicle must be there to go on in time |
+        | `limits` | float32 | `[*B, 5, N]` | largest quantities with which a node may be visited |
+        | `stacked_demands` | float32 | `[*B, 5, N]` | what a visit adds to them, apart from legs |
+        | `leg_divisors` | float32 | `[*B, 5, 1]` | legs add their length divided by this |
+        | `service_times` | float32 | `[*B, 2, N]` | opening of the time window, service time |
+        | `on_arrival` | float32 | `[*B, 5, N]` | route quantities if it goes there next |
         | `leg_distance` | float32 | `[*B, N]` | distance from the current node |
         | `current_node` | int64 | `[*B]` | last node visited (starts at the depot, 0) |
         | `current_time` | float32 | `[*B, 1]` | end of service there; 0 at the depot |
@@ -130,7 +138,7 @@ class MTVRPEnv(RL4COEnvBase):
         closing = instance["time_windows"][..., 1] * (1.0 + TOLERANCE)  # [*B, N]
         # A closed route must leave early enough to be back before the depot closes.
         homeward = closing[..., :1] - instance["service_time"] - ride
-        return {
+        state = {
             **{key: instance[key] for key in self.instance_shapes if key in instance},
             **columns_apart(instance),
             "backhaul_class": instance.get("backhaul_class", torch.ones_like(zero)),
@@ -138,45 +146,43 @@ class MTVRPEnv(RL4COEnvBase):
             "latest_arrival": torch.where(open_route, closing, torch.minimum(closing, homeward)),
             "leg_distance": legs_from(instance, depot),
             "current_node": depot,
-            "current_time": zero,
-            "current_route_length": zero,
-            "used_capacity_linehaul": zero,
-            "used_capacity_backhaul": zero,
             "visited": unvisited(demand),
         }
+        state["limits"] = stack_limits(state)
+        state["stacked_demands"], state["leg_divisors"] = stack_increments(state)
+        opening, service = instance["time_windows"][..., 0], instance["service_time"]
+        state["service_times"] = torch.stack([opening, service], -2)
+        empty = zero.expand(*zero.shape[:-1], len(ROWS))  # [*B, 5]
+        on_arrival = quantities_at_nodes({**instance, **state}, empty, depot)
+        return {**state, **named_quantities(empty), "on_arrival": on_arrival}
 
     def _transition(self, state: State, action: Tensor) -> State:
         node = action.unsqueeze(-1)  # [*B, 1]
-        on_route = node != 0
-        leg = state["leg_distance"].gather(-1, node)
-        if "duration_matrix" in state:
-            here = state["current_node"].unsqueeze(-1)  # [*B, 1]
-            ride = get_leg_costs(state["duration_matrix"], here, node)
-        else:
-            ride = leg / state["speed"]
-        opening = state["time_windows"][..., 0].gather(-1, node)
-        start = torch.maximum(state["current_time"] + ride, opening)
-        fetched = state["used_capacity_backhaul"] + state["demand_backhaul"].gather(-1, node)
+        column = node.unsqueeze(-1)  # [*B, 1, 1]
+        arrival = state["on_arrival"].gather(-1, column.expand(*node.shape[:-1], len(ROWS), 1))
+        length, time, peak, fetched, _ = arrival.unbind(-2)  # [*B, 1] each
+        times = state["service_times"].gather(-1, column.expand(*node.shape[:-1], 2, 1))
+        opening, service = times.unbind(-2)
+        leaves = torch.maximum(time, opening) + service
         # What is delivered here was on board all the way, so it adds to the largest load so far.
-        peak = state["used_capacity_linehaul"] + state["demand_linehaul"].gather(-1, node)
+        peak = torch.maximum(peak, fetched)
+        now = torch.cat([length, leaves, peak, fetched, fetched], -1) * (node != 0)  # [*B, 5]
+        legs = legs_from(state, action)
         visited = state["visited"].scatter(-1, node, True)
         return {
-            "leg_distance": legs_from(state, action),
+            **named_quantities(now),
+            "leg_distance": legs,
+            "on_arrival": quantities_at_nodes({**state, "leg_distance": legs}, now, action),
             "current_node": action,
-            "current_time": (start + state["service_time"].gather(-1, node)) * on_route,
-            "current_route_length": (state["current_route_length"] + leg) * on_route,
-            "used_capacity_linehaul": torch.maximum(peak, fetched) * on_route,
-            "used_capacity_backhaul": fetched * on_route,
             "visited": visited,
             "done": all_true(visited),
         }
 
     def _action_mask(self, state: State) -> Tensor:
-        spare = torch.minimum(spare_capacity(state), spare_time(state))
-        spare = torch.minimum(spare, spare_distance(state))  # [*B, N]
-        customers = ((spare >= 0) & ~state["visited"])[..., 1:]  # [*B, N - 1]
+        # Of booleans, a > b is "a and not b", and a <= b is "b or not a".
+        customers = (is_within_limits(state) > state["visited"])[..., 1:]  # [*B, N - 1]
         # Staying at the depot is pointless while some customer can be served.
-        depot = (state["current_node"].unsqueeze(-1) != 0) | ~any_true(customers)
+        depot = any_true(customers) <= (state["current_node"].unsqueeze(-1) != 0)
         return torch.cat([depot, customers], -1)
 
     def _objective(self, state: State, actions: Tensor) -> Tensor:

@@ -14,10 +14,11 @@ from torch import Tensor
 
 from rl4co.envs.routing._parts import count_visits, sum_along_routes
 from rl4co.envs.routing.mtvrp.constraints import (
+    LENGTH,
     LOAD_TOLERANCE,
+    TIME,
     TOLERANCE,
-    spare_distance,
-    spare_time,
+    exceeded,
 )
 from rl4co.envs.routing.mtvrp.legs import legs_along
 
@@ -100,7 +101,8 @@ def find_faults(instance: Mapping[str, Tensor], state: Mapping[str, Tensor]) -> 
     opening, closing = instance["time_windows"].unbind(-1)  # [*B, N] each
     kind = state["backhaul_class"]
     never = opening >= torch.finfo(opening.dtype).max
-    unreachable = (spare_time(state) < 0) | (opening > state["latest_arrival"])
+    beyond = exceeded(state)  # [*B, 5, N]
+    unreachable = beyond[..., TIME, :] | (opening > state["latest_arrival"])
     nonzero = (linehaul != 0) | (backhaul != 0) | (service != 0) | (opening != 0)
     faults = {
         "there is a customer besides the depot": torch.full_like(
@@ -128,7 +130,7 @@ def find_faults(instance: Mapping[str, Tensor], state: Mapping[str, Tensor]) -> 
             unreachable.any(-1)
         ),
         "distance_limit allows the way to each customer, and back unless open_route": (
-            (spare_distance(state) < 0).any(-1)
+            beyond[..., LENGTH, :].any(-1)
         ),
     }
     for key in MATRICES:
