@@ -14,11 +14,8 @@ from tensordict import TensorDictBase
 from torch import Tensor
 
 from rl4co.core.checks import check_at_least
-from rl4co.core.neighbors import MAX_DENSE_NODES
 from rl4co.envs.base import RL4COEnvBase
-from rl4co.envs.routing.cvrp.insertion import cheapest_insertion
 from rl4co.envs.routing.cvrp.iterated_search import iterate_routes
-from rl4co.envs.routing.cvrp.sweep import join_routes, order_route, sweep_partition
 from rl4co.envs.routing.tsp.insertion import insert_in_order
 from rl4co.envs.routing.tsp.iterated_search import iterate_tour
 from rl4co.solvers._base import register_solver
@@ -27,6 +24,7 @@ from rl4co.solvers._geometry import Geometry, as_actions, geometries
 from rl4co.solvers._routing import time_left
 from rl4co.solvers._threads import RecordCost, map_in_threads
 from rl4co.solvers.formulations import RoutingFormulation
+from rl4co.solvers.savings import savings_solution
 
 
 @register_solver("ils", reads=RoutingFormulation)
@@ -69,6 +67,9 @@ def ils(
         began = time.perf_counter()
         if start is None:
             start = quick_solution(geometry, np.random.default_rng(seed))
+        elif geometry.demand is not None:
+            # Large solutions of networks are often worse than what savings make in seconds.
+            start = min(start, savings_solution(geometry), key=geometry.cost)
         before = geometry.cost(start)
         record_cost(before)
         left = max(seconds - (time.perf_counter() - began), 0.0)
@@ -98,22 +99,12 @@ def ils(
 
 
 def quick_solution(geometry: Geometry, rng: np.random.Generator) -> np.ndarray:
-    """A solution to start from: random insertion, or a sweep with a short tour for each vehicle.
-
-    A sweep through many thousands of customers makes slices that are far too narrow, unless
-    vehicles are large; there customers are also put where they cost least, and the shorter solution
-    counts.
-    """
+    """A solution to begin with: random insertion for tours, savings for routes."""
     if geometry.demand is None:
         return insert_in_order(
             geometry.points, rng.permutation(len(geometry.points)), geometry.matrix
         )
-    parts = sweep_partition(geometry.points, geometry.demand, geometry.limit)
-    swept = join_routes([order_route(geometry.points, part) for part in parts])
-    if len(geometry.points) <= MAX_DENSE_NODES:
-        return swept
-    inserted = cheapest_insertion(geometry.points, geometry.demand, geometry.limit)
-    return swept if inserted is None else min(swept, inserted, key=geometry.cost)
+    return savings_solution(geometry)
 
 
 def _compile(geometry: Geometry) -> None:
@@ -123,5 +114,5 @@ def _compile(geometry: Geometry) -> None:
     if geometry.demand is None:
         iterate_tour(points, tour, max_kicks=1)
         return
-    order_route(points, np.arange(1, 8))
+    savings_solution(Geometry(points, demand=np.ones(8), limit=3.0))
     iterate_routes(points, np.ones(8), 3.0, np.array([1, 2, 3, 0, 4, 5, 6, 0, 7]), max_ruins=1)

@@ -2,12 +2,14 @@
 
 An iteration takes out strings of customers around a random one (Christiaens and Vanden Berghe,
 2020), puts each back at its best place beside its neighbours, and searches from there. It touches a
-few routes only, so its time does not depend on the number of customers; what is not better is
-taken back.
+few routes only, so its time does not depend on the number of customers. Worse solutions are
+accepted by simulated annealing, with a temperature that falls to almost nothing; all other changes
+are taken back.
 """
 
 from __future__ import annotations
 
+import math
 import time
 
 from collections.abc import Callable
@@ -42,6 +44,13 @@ MAX_STRING = 8
 RUINS_PER_LOOK = 200
 #: Moves of the first search, and routes that SWAP* looks at, between two looks at the clock.
 MOVES_PER_LOOK = 20
+#: Longer by this share of what was taken out, a solution is not searched any further.
+HOPELESS = 0.05
+#: First and last temperature, in mean lengths of a leg.
+HOT, COLD = 1.0, 0.005
+#: Iterations per customer from which the first temperature is that high; below, it is lower in
+#: proportion, since large instances have no time to recover from worse solutions.
+ITERATIONS_PER_CUSTOMER = 100
 
 
 def iterate_routes(
@@ -94,27 +103,50 @@ def iterate_routes(
     while not is_over() and improve_part(fleet, MOVES_PER_LOOK) >= MOVES_PER_LOOK:
         if on_improvement is not None:
             on_improvement(fleet_cost(fleet))
-    length = fleet_cost(fleet)
-    saved = fleet.after.copy()
+    length = best = fleet_cost(fleet)
+    saved, shortest = fleet.after.copy(), fleet.after.copy()
     fleet.changed[:] = False
     rng = np.random.default_rng(seed)
-    left = UNLIMITED if max_ruins is None else max_ruins
-    while left > 0 and not is_over():
-        count = min(left, RUINS_PER_LOOK)
-        draws = rng.random((count, 3 + MAX_RUIN))
-        shorter = _ruin_and_recreate(fleet, saved, draws, length)
-        left -= count
-        if shorter < length and on_improvement is not None:
+    leg = length / np.count_nonzero(fleet.after != np.arange(len(fleet.after)))
+    started, done = time.perf_counter(), 0
+    limit_of_ruins = UNLIMITED if max_ruins is None else max_ruins
+    while done < limit_of_ruins and not is_over():
+        if max_ruins is not None:
+            share, expected = done / max_ruins, float(max_ruins)
+        else:
+            assert max_runtime is not None
+            now = time.perf_counter()
+            share = min((now - began) / max_runtime, 1.0)
+            expected = done * (began + max_runtime - started) / max(now - started, 1e-9)
+        heat = min(expected / (ITERATIONS_PER_CUSTOMER * len(locs)), 1.0)
+        temperature = heat * leg * HOT * (COLD / HOT) ** share
+        count = min(limit_of_ruins - done, RUINS_PER_LOOK)
+        draws = rng.random((count, 4 + MAX_RUIN))
+        length, shorter = _ruin_and_recreate(
+            fleet, saved, shortest, draws, temperature, length, best
+        )
+        done += count
+        if shorter < best and on_improvement is not None:
             on_improvement(shorter)
-        length = shorter
+        best = shorter
+    _adopt(fleet, shortest)
     return visits_of(fleet)
 
 
 @compiled
-def _ruin_and_recreate(f: Fleet, saved: Ints, draws: Floats, length: float) -> float:
-    """One iteration for each row of numbers in [0, 1); the length at the end.
+def _ruin_and_recreate(
+    f: Fleet,
+    saved: Ints,
+    shortest: Ints,
+    draws: Floats,
+    temperature: float,
+    length: float,
+    best: float,
+) -> tuple[float, float]:
+    """One iteration for each row of numbers in [0, 1); the current and the least length.
 
-    `saved` has the links of the best routes; `f.changed` says which ones differ from it.
+    `saved` has the links of the current routes, `shortest` those of the best ones; `f.changed` says
+    which routes differ from `saved`.
     """
     removed = np.empty(MAX_RUIN, np.int64)
     for row in range(draws.shape[0]):
@@ -123,22 +155,26 @@ def _ruin_and_recreate(f: Fleet, saved: Ints, draws: Floats, length: float) -> f
         for i in range(count):
             before += _take_out(f, removed[i])
         for i in range(count):  # in random order
-            j = i + int(draws[row, 3 + i] * (count - i))
+            j = i + int(draws[row, 4 + i] * (count - i))
             removed[i], removed[j] = removed[j], removed[i]
         after = 0.0
         for i in range(count):
             after += _put_back(f, removed[i])
         change = after - before
-        if change > 0.5 * before:  # hopeless
+        if change > HOPELESS * before:
             _empty_queue(f)
         else:
             change = _search(f, saved)
-        if change < -1e-12:
+        accepted = -temperature * math.log(1.0 - draws[row, 3])
+        if change < accepted - 1e-12:
             length += change
             _keep(f, saved)
+            if length < best - 1e-12:
+                best = length
+                shortest[:] = saved
         else:
             _restore(f, saved)
-    return length
+    return length, best
 
 
 @compiled
@@ -254,6 +290,15 @@ def _keep(f: Fleet, saved: Ints) -> None:
                 node = saved[node]
                 if node == depot:
                     break
+
+
+@compiled
+def _adopt(f: Fleet, after: Ints) -> None:
+    """Takes over all routes from links."""
+    for node in range(after.size):
+        link(f, node, after[node])
+    for r in range(f.load.size):
+        refresh(f, r)
 
 
 @compiled
