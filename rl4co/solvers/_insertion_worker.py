@@ -18,8 +18,8 @@ Job = tuple[int, ...]
 
 
 @dataclasses.dataclass(frozen=True)
-class _Place:
-    """The best way to put a job into a route."""
+class _Insertion:
+    """The best insertion of a job into a route."""
 
     route: Route  # with the job
     added: float  # cost that it adds
@@ -27,16 +27,16 @@ class _Place:
 
 
 def solve_problem(problem: RoutingProblem, max_runtime: float) -> tuple[list[Route], float] | None:
-    """Routes and their cost; None if some customer found no place.
+    """Routes and their cost; None if some customer does not fit.
 
     Args:
         problem: In real numbers.
-        max_runtime: Seconds after which customers are inserted in their own order.
+        max_runtime: Seconds after which customers are inserted in the order of the instance.
     """
     deadline = time.perf_counter() + max_runtime
     routes = _Construction(problem, deadline).run()
     if routes is None and problem.delivery is not None:
-        # Vehicles are scarce: what is hard to place goes first.
+        # Vehicles are scarce: large customers go first.
         routes = _Construction(problem, deadline, largest_first=True).run()
     return None if routes is None else (routes, problem.cost(routes))
 
@@ -54,7 +54,7 @@ class _Construction:
         self.left = [vehicle.count for vehicle in problem.vehicles]
         self.routes: dict[int, Route] = {}
         self.costs: dict[int, float] = {}
-        self.places: dict[int, dict[Job, _Place]] = {}  # route → job → place
+        self.places: dict[int, dict[Job, _Insertion]] = {}  # route → job → place
         self.numbers = itertools.count()
         self.empty = [-1] * len(self.left)  # number of the unused route of each kind
         for kind in range(len(self.left)):
@@ -81,10 +81,10 @@ class _Construction:
         return time.perf_counter() > self.deadline or is_cancelled()
 
     def _look_at_first_job(self) -> None:
-        """Forgets the places of all jobs but the first, which takes a fraction of the time."""
+        """Forgets the insertions of all jobs but the first, which takes a fraction of the time."""
         job = self.jobs[0]
-        found = {number: self._best_place(number, job) for number in self.routes}
-        self.places = {number: {job: place} for number, place in found.items() if place is not None}
+        best = {number: self._best_place(number, job) for number in self.routes}
+        self.places = {number: {job: place} for number, place in best.items() if place is not None}
 
     # ---------------------------------------------------------------- choice
 
@@ -99,7 +99,9 @@ class _Construction:
                     best = (key, number, job)
         return None if best is None else best[1:]
 
-    def _rank(self, number: int, job: Job, place: _Place, highest: float, missing: float) -> Any:
+    def _rank(
+        self, number: int, job: Job, place: _Insertion, highest: float, missing: float
+    ) -> Any:
         """Smaller is better; None: better left out."""
         problem, added = self.problem, place.added
         if problem.objective == "max":
@@ -110,7 +112,7 @@ class _Construction:
             return added, place.length
         worth = float(problem.skip_cost[job[0]])
         if not any(vehicle.rate for vehicle in problem.vehicles):
-            # Length is what is scarce.
+            # Length is the scarce resource.
             return None if worth <= 0 else place.length / worth
         gain = worth - added
         if gain > 0:
@@ -151,26 +153,26 @@ class _Construction:
         route = self.routes[number]
         self.costs[number] = self.problem.route_cost(route) if route.nodes else 0.0
         jobs = () if self._is_late() else self.jobs
-        found = {job: self._best_place(number, job) for job in jobs}
-        self.places[number] = {job: place for job, place in found.items() if place is not None}
+        best = {job: self._best_place(number, job) for job in jobs}
+        self.places[number] = {job: place for job, place in best.items() if place is not None}
 
-    def _best_place(self, number: int, job: Job) -> _Place | None:
+    def _best_place(self, number: int, job: Job) -> _Insertion | None:
         route = self.routes[number]
         added, positions = _insertions(self.problem, route, job)
         for index in np.argsort(added, kind="stable"):
             nodes = list(route.nodes)
-            # From the back, so that positions in front stay what they are.
+            # From the back, so that earlier positions stay valid.
             for node, position in reversed(list(zip(job, positions[index], strict=True))):
                 nodes.insert(int(position), node)
             longer = Route(route.vehicle, nodes)
             if self.problem.feasible(longer):
                 cost = self.problem.route_cost(longer) - self.costs[number]
-                return _Place(longer, cost, float(added[index]))
+                return _Insertion(longer, cost, float(added[index]))
         return None
 
 
 def _insertions(problem: RoutingProblem, route: Route, job: Job) -> tuple[Any, Any]:
-    """Added length of every way to put a job into a route, `[P]`, and positions `[P, nodes]`."""
+    """Added length of every insertion of a job into a route `[P]`, and positions `[P, nodes]`."""
     vehicle = problem.vehicles[route.vehicle]
     before = np.array([vehicle.start, *route.nodes])  # [L + 1]
     after = np.array([*route.nodes, -1 if vehicle.end is None else vehicle.end])

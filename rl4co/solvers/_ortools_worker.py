@@ -30,7 +30,7 @@ _ON = optional_boolean_pb2.BOOL_TRUE
 def solve_problem(
     problem: RoutingProblem, max_runtime: float, max_solutions: int | None
 ) -> tuple[list[Route], float] | None:
-    """Routes and their cost as OR-Tools counts it; None if it found no solution.
+    """Routes and their cost as OR-Tools computes it; None if it finds no solution.
 
     Args:
         problem: In integers.
@@ -43,16 +43,16 @@ def solve_problem(
     model = _Model(problem)
     left = max_runtime - (time.perf_counter() - began)
     parameters = _search_parameters(problem, left, max_solutions)
-    model.routing.AddAtSolutionCallback(functools.partial(_note_solution, model))
+    model.routing.AddAtSolutionCallback(functools.partial(_report_solution, model))
     solution = model.routing.SolveWithParameters(parameters)
     if solution is None:
         return None
     return model.routes(solution.Value), model.cost(solution.ObjectiveValue())
 
 
-def _note_solution(model: _Model) -> None:
-    """Notes and publishes the solution at which the search is, if it is the best one."""
-    # The variable of the cost exists once the search has begun.
+def _report_solution(model: _Model) -> None:
+    """Reports the current solution of the search if it is the best one."""
+    # The variable of the cost exists once the search has started.
     cost = model.cost(model.routing.CostVar().Max())
     if record_cost(cost):
         report_incumbent((model.routes(lambda variable: variable.Value()), cost))
@@ -85,17 +85,17 @@ def _search_parameters(
 class _Model:
     """A routing problem in the terms of OR-Tools.
 
-    Behind the N nodes there is one more at no distance, where open routes end.
+    After the N nodes there is one more at distance 0, where open routes end.
     """
 
     def __init__(self, problem: RoutingProblem) -> None:
         self.problem = problem
         self.kinds = [k for k, v in enumerate(problem.vehicles) for _ in range(v.count)]
         self.vehicles: list[Vehicle] = [problem.vehicles[kind] for kind in self.kinds]
-        nowhere = len(problem.length)
-        ends = [nowhere if v.end is None else v.end for v in self.vehicles]
+        virtual_end = len(problem.length)
+        ends = [virtual_end if v.end is None else v.end for v in self.vehicles]
         self.manager = pywrapcp.RoutingIndexManager(
-            nowhere + 1, len(self.vehicles), [v.start for v in self.vehicles], ends
+            virtual_end + 1, len(self.vehicles), [v.start for v in self.vehicles], ends
         )
         self.routing = pywrapcp.RoutingModel(self.manager)
         self.factor = 1  # units of the objective for a unit of cost
@@ -106,32 +106,32 @@ class _Model:
         self._add_times()
         self._add_orders()
         self._add_choices()
-        self._add_refusals()
+        self._add_forbidden_nodes()
 
     def cost(self, objective: int) -> float:
         """Cost in units of the environment."""
         return objective / self.factor * self.problem.unit + self.problem.constant
 
     def routes(self, value_of: Callable[[Any], int]) -> list[Route]:
-        """Routes of a solution, which is given by the values of its variables."""
-        found = []
+        """Routes of a solution, from the values of its variables."""
+        routes = []
         for vehicle, kind in enumerate(self.kinds):
             nodes, index = [], value_of(self.routing.NextVar(self.routing.Start(vehicle)))
             while not self.routing.IsEnd(index):
                 nodes.append(self.manager.IndexToNode(index))
                 index = value_of(self.routing.NextVar(index))
             if nodes:
-                found.append(Route(kind, nodes))
-        return found
+                routes.append(Route(kind, nodes))
+        return routes
 
     # ---------------------------------------------------------------- costs
 
     def _drop_unused(self) -> None:
-        """Nodes at which nobody starts, ends or has anything to do; OR-Tools visits all others."""
+        """Removes nodes that are neither customers nor ends; OR-Tools visits all others."""
         ends = {node for v in self.vehicles for node in (v.start, v.end)}
-        nowhere = len(self.problem.length) if None in ends else None
+        virtual_end = len(self.problem.length) if None in ends else None
         for node in {*range(len(self.problem.length) + 1)} - {*self.problem.customers, *ends}:
-            if node != nowhere:
+            if node != virtual_end:
                 index = self.manager.NodeToIndex(node)
                 self.routing.AddDisjunction([index], 0)
                 self.routing.solver().Add(self.routing.ActiveVar(index) == 0)
@@ -162,12 +162,12 @@ class _Model:
             self.routing.SetArcCostEvaluatorOfVehicle(matrices[rate], number)
 
     def _transit(self, matrix: Array) -> int:
-        padded = np.pad(matrix.astype(np.int64), (0, 1))  # nothing to nowhere
+        padded = np.pad(matrix.astype(np.int64), (0, 1))  # the virtual end is at distance 0
         return self.routing.RegisterTransitMatrix(padded.tolist())
 
     @functools.cached_property
     def _longest(self) -> float:
-        """No solution is longer: all of the longest legs, or all vehicles at their limits."""
+        """Upper bound on the length of a solution, by its legs or by the limits of all vehicles."""
         legs = len(self.problem.customers) + len(self.vehicles)
         limits = sum(vehicle.max_length for vehicle in self.vehicles)
         return min(float(self.problem.length.max()) * legs, limits)
@@ -198,27 +198,27 @@ class _Model:
             routing.AddDimensionWithVehicleCapacity(demand, 0, capacities, True, "load")
             return
         # All deliveries of a route are on board when it starts and none at its end; the load is
-        # what is still to be delivered and what has been fetched.
+        # what is undelivered and what was picked up.
         to_deliver, change = -problem.delivery, problem.pickup - problem.delivery
         for name, transit in (("to deliver", to_deliver), ("load", change)):
             routing.AddDimensionWithVehicleCapacity(
                 self._per_node(transit), 0, capacities, False, name
             )
-        rest, load = (routing.GetDimensionOrDie(name) for name in ("to deliver", "load"))
+        undelivered, load = (routing.GetDimensionOrDie(name) for name in ("to deliver", "load"))
         for number in range(len(self.vehicles)):
             start, end = routing.Start(number), routing.End(number)
-            rest.CumulVar(end).SetMax(0)
-            routing.solver().Add(load.CumulVar(start) == rest.CumulVar(start))
+            undelivered.CumulVar(end).SetMax(0)
+            routing.solver().Add(load.CumulVar(start) == undelivered.CumulVar(start))
         if problem.deliveries_first:
-            fetches = (problem.pickup > 0).astype(np.int64)
-            routing.AddDimension(self._per_node(fetches), 0, len(fetches), True, "fetched")
-            fetched = routing.GetDimensionOrDie("fetched")
+            pickups = (problem.pickup > 0).astype(np.int64)
+            routing.AddDimension(self._per_node(pickups), 0, len(pickups), True, "picked up")
+            picked_up = routing.GetDimensionOrDie("picked up")
             for node in problem.customers:
                 if problem.delivery[node] > 0:
-                    fetched.CumulVar(self.manager.NodeToIndex(node)).SetMax(0)
+                    picked_up.CumulVar(self.manager.NodeToIndex(node)).SetMax(0)
 
     def _per_node(self, values: Any) -> int:
-        """A transit that depends on the node that is left."""
+        """A transit that depends on the node of departure."""
         return self.routing.RegisterUnaryTransitVector([*values.astype(np.int64).tolist(), 0])
 
     def _add_times(self) -> None:
@@ -271,7 +271,7 @@ class _Model:
             solver = routing.solver()
             solver.Add(solver.ScalProd(visited, prizes) >= int(problem.min_prize))
 
-    def _add_refusals(self) -> None:
+    def _add_forbidden_nodes(self) -> None:
         for number, vehicle in enumerate(self.vehicles):
             for node in vehicle.refuses:
                 self.routing.VehicleVar(self.manager.NodeToIndex(node)).RemoveValue(number)

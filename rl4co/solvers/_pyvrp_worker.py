@@ -17,7 +17,7 @@ from pyvrp.stop import MaxIterations, MaxRuntime, MultipleCriteria
 from rl4co.solvers._job_report import is_cancelled, record_cost, report_incumbent
 from rl4co.solvers._problem import INFINITY, Route, RoutingProblem, Vehicle
 
-#: Units of the largest capacity. Then a customer too much weighs about as much as a leg too much,
+#: Units of the largest capacity. With it an extra customer weighs about as much as an extra leg,
 #: and one range of penalties serves loads, lengths and times.
 LOAD_UNITS = 10**7
 
@@ -29,7 +29,7 @@ PENALTY_LIMIT = 10.0**8
 #: Solutions after which penalties are adapted: often, since runs of seconds are short.
 ADAPT_EVERY = 50
 
-#: By which costs are multiplied where lengths cost nothing. Lengths then count as they are: too
+#: Factor of costs where lengths cost nothing. Lengths then count as they are: too
 #: little to be traded for a cost, enough to lead the search.
 TIES = 10**4
 
@@ -41,7 +41,7 @@ def solve_problem(
     seed: int,
     start: Sequence[Route] | None = None,
 ) -> tuple[list[Route], float] | None:
-    """Routes and their cost as PyVRP counts it; None if it found no feasible solution.
+    """Routes and their cost as PyVRP computes it; None if it finds no feasible solution.
 
     Args:
         problem: In integers.
@@ -63,7 +63,7 @@ def solve_problem(
     ils = pyvrp.IteratedLocalSearchParams(callbacks=_Recorder(model))
     params = pyvrp.SolveParams(ils=ils, penalty=_penalties(model.factor))
     with warnings.catch_warnings():
-        # That no feasible solution is found is told below, and by an error.
+        # The result below says that no feasible solution was found.
         warnings.simplefilter("ignore", pyvrp.exceptions.PenaltyBoundWarning)
         result = pyvrp.solve(
             data,
@@ -78,7 +78,7 @@ def solve_problem(
 
 
 class _Recorder(pyvrp.IteratedLocalSearchCallbacks):
-    """Notes and publishes every new best solution, and the first one."""
+    """Reports every new best solution, and the first one."""
 
     def __init__(self, model: _Model) -> None:
         self.model = model
@@ -96,7 +96,7 @@ def _penalties(factor: int) -> Any:
     """Penalty parameters, if a unit of cost is so many of PyVRP's units."""
 
     class Penalties(pyvrp.PenaltyParams):
-        """Begins with a penalty of its own; the middle of the range would be far too high."""
+        """Starts from a specific penalty; the middle of the range would be far too high."""
 
         def midpoint_penalties(self, data: Any) -> Any:
             first = FIRST_PENALTY * factor
@@ -151,7 +151,7 @@ class _Model:
         )
 
     def solution(self, data: Any, routes: Sequence[Route]) -> Any:
-        """Routes as PyVRP has them."""
+        """Routes in the terms of PyVRP."""
         stops = self._stops()
         plans = [(route.nodes, route.vehicle) for route in routes]
         if self.has_bin:
@@ -202,7 +202,7 @@ class _Model:
             return self.problem.customers[stop.idx]
         return self.problem.orders[stop.idx][0 if stop.is_pickup() else 1]
 
-    # ---------------------------------------------------------------- places
+    # ---------------------------------------------------------------- locations
 
     def _depot_nodes(self) -> list[int]:
         ends = {
@@ -263,7 +263,7 @@ class _Model:
             assert problem.delivery is not None
             distances[np.ix_(problem.pickup > 0, problem.delivery > 0)] = self.forbidden
         np.fill_diagonal(distances, 0)
-        return np.pad(distances, (0, 1))  # no distance to nowhere
+        return np.pad(distances, (0, 1))  # the virtual end is at distance 0
 
     def _durations(self) -> Any:
         if self.problem.duration is None:
@@ -279,7 +279,7 @@ class _Model:
         )
 
     def _bin_distances(self) -> Any:
-        """The cost of leaving a customer out, wherever the "vehicle" comes from."""
+        """The cost of skipping a customer, for each start of the "vehicle"."""
         assert self.problem.skip_cost is not None
         distances = np.tile(np.append(self.problem.skip_cost, 0), (self.nowhere + 1, 1))
         distances[:, [v.start for v in self.problem.vehicles]] = 0
@@ -296,6 +296,6 @@ class _Model:
         return [self._load_factor()] if limited else []
 
     def _load_factor(self) -> int:
-        """By which loads are multiplied, see :data:`LOAD_UNITS`."""
+        """Factor of loads, see :data:`LOAD_UNITS`."""
         capacity = max(v.capacity for v in self.problem.vehicles)
         return 1 if capacity == INFINITY else max(1, LOAD_UNITS // max(int(capacity), 1))

@@ -1,6 +1,6 @@
 """LKH, the Lin-Kernighan-Helsgaun heuristic (Helsgaun, 2000): `elkai`, or an LKH-3 executable.
 
-The package `elkai` has tours and paths. The executable of LKH-3, for whoever has built it, knows
+The package `elkai` has tours and paths. The executable of LKH-3, if you have built it, solves
 more problems (:mod:`rl4co.solvers._lkh3.worker`): the argument `executable`, or the environment
 variable `RL4CO_LKH`, names it. The rest of this text is about the former.
 
@@ -12,8 +12,8 @@ LKH computes with integers, so distances are shifted and scaled to 0 ... 1,000,0
 tours whose lengths differ by less than about one millionth of the largest distance per edge are the
 same to it. The costs returned are exact: they come from the environment.
 
-It looks at the clock only between its runs, which take minutes for thousands of nodes. So it is
-killed when its time is over. What is left is its best tour so far or, if there is none yet, one by
+It checks the clock only between its runs, which take minutes for thousands of nodes. So it is
+killed when its time is over. The result is its best tour so far or, if there is none yet, one by
 insertion, 2-opt and Or-opt; a warning (or the command line) says so.
 """
 
@@ -61,7 +61,7 @@ from rl4co.solvers.formulations._routing import one_route
 RESOLUTION = 1_000_000
 #: Distance to the additional node of an open path, which must not be worth it.
 FAR = 9 * RESOLUTION
-#: Seconds beyond its time before LKH is killed: nothing is lost, its best tour is on disk.
+#: Seconds beyond its limit before LKH is killed; its best tour is on disk.
 GRACE = 0.1
 LARGEST_SEED = 2**31 - 1
 
@@ -101,7 +101,7 @@ def lkh(
     """
     check_at_least(1, runs=runs)
     began = time.perf_counter()
-    seed = seed or LARGEST_SEED  # LKH takes 0 for the time of day
+    seed = seed or LARGEST_SEED  # LKH reads 0 as the time of day
     reject_dense(env, td, "LKH")
     formulation = formulation_of(env, RoutingFormulation)
     if executable is None and os.environ.get(VARIABLE):
@@ -152,7 +152,7 @@ def lkh(
 
 
 class _Job(NamedTuple):
-    """One instance as LKH gets it.
+    """The input of LKH for one instance.
 
     Attributes:
         matrix: Integer distances `[M, M]`.
@@ -182,7 +182,7 @@ class _Call:
     progress: bool | None
 
     def run(self, jobs: list[_Job], left: float) -> list[list[int]]:
-        """Tours from node 0 on, or paths; of those that LKH did not finish, as good as they are.
+        """Tours from node 0 on, or paths; incumbents where LKH did not finish.
 
         Args:
             jobs: The instances.
@@ -247,7 +247,7 @@ def insertion_tour(job: _Job) -> list[int]:
 
 
 def _geometry(job: _Job) -> Geometry:
-    """Coordinates where there are any, which is quicker if not exactly the same; else distances."""
+    """Coordinates if there are any, which is faster and slightly different; else distances."""
     if job.points is not None:
         return Geometry(job.points)
     return Geometry(np.zeros((len(job.matrix), 2)), job.matrix.astype(np.float64))
@@ -293,7 +293,7 @@ def integer_distances(distances: Tensor, resolution: int = RESOLUTION) -> Tensor
 
 
 def path_distances(distances: Tensor, in_plane: bool) -> Tensor:
-    """Distances with one more node, behind the last node and before the first: `[B, M, M]`.
+    """Distances with one more node, after the last node and before the first: `[B, M, M]`.
 
     A tour that uses other ways to and from this node, of which there are M = N + 1, pays
     :data:`FAR` for each. In the plane no path is longer than one between other ends by more than
