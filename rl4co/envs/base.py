@@ -64,8 +64,8 @@ class RL4COEnvBase(RecordsArguments, ProblemHooks, EnvBase):
         test_dataloader_names: Names of the test sets.
         check_solution: Whether `get_reward` verifies solutions.
         check_instance: Whether `reset` verifies instances.
-        check_action: Whether actions are refused that the mask forbids or that do not exist. None:
-            by `step`, if the action is on a CPU, where a look at it costs little. True: also on
+        check_action: Whether actions that the mask forbids or that do not exist raise an error.
+            None: in `step`, if the action is on a CPU, where reading it costs little. True: also on
             other devices, in the decode loop and in TorchRL mode. False: never.
         dataset_cls: Data set class wrapped around instances.
         seed: Seed of the environment's own random stream; None draws from torch's global one.
@@ -264,7 +264,7 @@ class RL4COEnvBase(RecordsArguments, ProblemHooks, EnvBase):
         """Raises :class:`UnsupportedError` if an augmentation is known to change costs here.
 
         Args:
-            augment_fn: Its name; a function of one's own is taken on trust.
+            augment_fn: Its name; a custom function is trusted.
         """
         keeps = self.augmentations()
         if isinstance(augment_fn, str) and augment_fn not in keeps:
@@ -345,7 +345,7 @@ class RL4COEnvBase(RecordsArguments, ProblemHooks, EnvBase):
         """Instances from an `.npz` file with this problem's keys."""
         return self.schema.load(fpath)
 
-    # ---------------------------------------------------------------- starts, search, pictures
+    # ---------------------------------------------------------------- starts, search, figures
 
     def get_num_starts(self, td: TensorDictBase) -> int:
         """Number of distinct starts, from the instances (never from the generator).
@@ -401,7 +401,7 @@ class RL4COEnvBase(RecordsArguments, ProblemHooks, EnvBase):
             td: State with batch `[*B]`. With one batch axis, `actions` may have several solutions
                 per instance in the order of `batchify`: the search gets a copy of it for each.
             actions: Solutions.
-            rng: As published, a seed or generator; nothing is drawn, so all give the same.
+            rng: A seed or generator; the searches are deterministic and ignore it.
             options: Settings of the problem's search.
         """
         if td.batch_dims == 1 and len(actions) > len(td) > 0 == len(actions) % len(td):

@@ -1,8 +1,8 @@
 """`Case`: one fact about a problem, as data. Each problem's own are in its folder's `cases.py`.
 
 A case is a tiny instance together with what must happen to it: a solution's reward worked out by
-hand, a solution that violates a constraint, or an instance that is refused. The contract tests read
-the cases of every registered problem, so a new problem brings its tests inside its own folder.
+hand, a solution that violates a constraint, or an instance that is rejected. The contract tests
+read the cases of every registered problem, so a new problem brings its tests inside its own folder.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Case:
         actions: A solution.
         reward: Its reward; the solution must also be one that the mask allows step by step.
         violates: The constraint that the solution breaks, as the environment calls it.
-        faults: Part of the message with which the instance itself is refused.
+        faults: Part of the message with which the instance itself is rejected.
         env_params: Arguments of the environment, where the case is about one of them.
     """
 
@@ -48,6 +48,6 @@ class Case:
             )
         if (self.actions is None) != (self.faults is not None):
             raise ConfigError(
-                f"expected actions for case {self.name!r} unless the instance is refused, "
+                f"expected actions for case {self.name!r} unless the instance is rejected, "
                 f"got actions={self.actions!r}, faults={self.faults!r}"
             )

@@ -66,7 +66,7 @@ class Episodes:
         self.improves = isinstance(env, ImprovementEnvBase)
         if self.improves and (max_moves is None or max_moves < 1):
             raise ConfigError(
-                f"expected max_moves of at least 1 for {env.name}, which has no end of its own, "
+                f"expected max_moves of at least 1 for {env.name}, which never terminates, "
                 f"got {max_moves}"
             )
         if not self.improves and max_moves is not None:

@@ -65,7 +65,7 @@ class GymnasiumEnv(gymnasium.Env[Observation, Any]):
         max_moves: Moves of an episode where solutions are improved (default: 100).
         forbidden_reward: Reward of a forbidden action where it ends the episode; less than any
             solution gets, so that nothing is gained by giving up.
-        render_mode: None, or "rgb_array" for pictures `[height, width, 3]` of the solution so far.
+        render_mode: None, or "rgb_array" for images `[height, width, 3]` of the solution so far.
     """
 
     metadata: ClassVar[dict[str, Any]] = {"render_modes": list(_RENDER_MODES), "render_fps": 4}
@@ -122,8 +122,8 @@ class GymnasiumEnv(gymnasium.Env[Observation, Any]):
         return action.astype(self.action_space.dtype)
 
     def render(self) -> np.ndarray | None:
-        """A picture of the instance with the solution so far, as `render_mode` says."""
-        return None if self.render_mode is None else _picture(self.episodes, 0)
+        """An image of the instance with the solution so far, as `render_mode` says."""
+        return None if self.render_mode is None else _image(self.episodes, 0)
 
     def _observe(self) -> Observation:
         seen = _observe(self.episodes)
@@ -149,7 +149,7 @@ class GymnasiumVectorEnv(VectorEnv[Observation, Any, np.ndarray]):
         num_envs: Number of instances B.
         max_moves: See :class:`GymnasiumEnv`.
         forbidden_reward: See :class:`GymnasiumEnv`.
-        render_mode: See :class:`GymnasiumEnv`; `render` gives one picture for each instance.
+        render_mode: See :class:`GymnasiumEnv`; `render` returns one image for each instance.
     """
 
     metadata: ClassVar[dict[str, Any]] = {
@@ -217,10 +217,10 @@ class GymnasiumVectorEnv(VectorEnv[Observation, Any, np.ndarray]):
         return _masks(self.episodes)
 
     def render(self) -> tuple[np.ndarray, ...] | None:
-        """A picture of each instance with its solution so far, as `render_mode` says."""
+        """An image of each instance with its solution so far, as `render_mode` says."""
         if self.render_mode is None:
             return None
-        return tuple(_picture(self.episodes, row) for row in range(self.num_envs))
+        return tuple(_image(self.episodes, row) for row in range(self.num_envs))
 
     def _infos(self, outcome: Outcome) -> dict[str, Any]:
         """`forbidden`, and what ended episodes say; `_solution` and `_objective` tell which."""
@@ -328,7 +328,7 @@ def _option(options: Mapping[str, Any] | None, name: str) -> Any:
     return (options or {}).get(name)
 
 
-def _picture(episodes: Episodes, row: int) -> np.ndarray:
+def _image(episodes: Episodes, row: int) -> np.ndarray:
     """The instance with its solution so far, `[height, width, 3]`."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from tensordict import TensorDict

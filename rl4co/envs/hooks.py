@@ -33,7 +33,7 @@ class ProblemHooks:
     instance_shapes: ClassVar[Mapping[str, str]]
     #: Keys that an instance may have on top.
     optional_shapes: ClassVar[Mapping[str, str]] = {}
-    #: Keys in which infinity means "no limit"; elsewhere it is refused.
+    #: Keys in which infinity means "no limit"; elsewhere it raises an error.
     unlimited_keys: ClassVar[Collection[str]] = ()
     #: Floating-point keys that an instance may give as integers; `reset` converts them.
     integer_keys: ClassVar[Collection[str]] = ()
@@ -69,7 +69,7 @@ class ProblemHooks:
         return {}
 
     def _fault_place(self, instance: State) -> str:
-        """Where the first instance that breaks a rule is wrong, as text to add to the refusal."""
+        """Where the first instance that breaks a rule is wrong, as text to add to the error."""
         return ""
 
     def _step_reward(self, state: State, action: Tensor, changes: State) -> Tensor | None:
@@ -107,7 +107,7 @@ class ProblemHooks:
         """Most starts that may be asked for, from shapes alone.
 
         To be overridden where :meth:`_count_starts` depends on values: a number of starts that is
-        set once must not be refused in the next batch.
+        set once must not raise in the next batch.
         """
         return self._count_starts(state)
 

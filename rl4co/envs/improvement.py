@@ -1,8 +1,8 @@
 """`ImprovementEnvBase`: environments in which a step changes a complete solution.
 
 A problem is a constructive environment (whose instances and first solutions it takes) and a move,
-written as index arithmetic on the positions of the nodes. There is no end: whoever steps decides
-when to stop. The contract of these environments is :mod:`rl4co.envs.contract.improvement`.
+written as index arithmetic on the positions of the nodes. Episodes do not terminate; the caller
+decides when to stop. The contract of these environments is :mod:`rl4co.envs.contract.improvement`.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ _TOUR = "the successors form one closed tour"
 class ImprovementEnvBase(RL4COEnvBase):
     """Base class of improvement environments.
 
-    A solution is the list of successors of all nodes. Every move is accepted, also to the worse;
-    the best solution so far is kept beside the current one.
+    A solution is the list of successors of all nodes. Every move is accepted, even if it worsens
+    the cost; the best solution so far is kept beside the current one.
 
     State, besides the keys of the instance and of the problem:
         | key | dtype | shape | meaning |
@@ -206,7 +206,7 @@ class ImprovementEnvBase(RL4COEnvBase):
         """One move on a plain mapping: the new state."""
         move = self.read_action(state, action)
         if self.check_action:
-            self._refuse_forbidden(state, move)
+            self._reject_forbidden(state, move)
         order = self._move(state, move)
         successors = successors_from_order(order)
         cost = self._cost(state, order)
@@ -227,10 +227,10 @@ class ImprovementEnvBase(RL4COEnvBase):
         }
 
     def _after(self, state: State, action: Tensor) -> Tensor:
-        """Positions `[N]` after a move of one instance, for pictures; refuses forbidden ones."""
+        """Positions `[N]` after a move of one instance, for figures; raises if it is forbidden."""
         self._check_move_shape(TensorDict(state, batch_size=[]), action)
         move = self.read_action(state, action)
-        self._refuse_forbidden(state, move)
+        self._reject_forbidden(state, move)
         return self._move(state, move)
 
     def read_action(self, state: State, action: Tensor) -> Tensor:
@@ -357,9 +357,9 @@ class ImprovementEnvBase(RL4COEnvBase):
     ) -> Tensor:
         num_nodes = state["locs"].shape[-2]
         if isinstance(initial, Tensor):
-            given = initial.to(self.device)
-            self._check_successors(state, given)
-            return order_from_successors(given.long())[0]
+            successors = initial.to(self.device)
+            self._check_successors(state, successors)
+            return order_from_successors(successors.long())[0]
         env = self.constructive_env
         if not isinstance(initial, str) and not callable(initial):
             raise ConfigError(
@@ -382,7 +382,7 @@ class ImprovementEnvBase(RL4COEnvBase):
         self._check_move_shape(td, action)
         if action is not None and (self.check_action or self._looks_at(action)):
             state = dict(td.items())
-            self._refuse_forbidden(state, self.read_action(state, action))
+            self._reject_forbidden(state, self.read_action(state, action))
 
     def _check_move_shape(self, td: TensorDictBase, action: Tensor | None) -> None:
         width = td["last_action"].shape[-1]
@@ -412,7 +412,7 @@ class ImprovementEnvBase(RL4COEnvBase):
         inside = torch.minimum(action.clamp_min(0), sizes - 1)
         return exists & self._is_allowed(state, inside)
 
-    def _refuse_forbidden(self, state: State, action: Tensor) -> None:
+    def _reject_forbidden(self, state: State, action: Tensor) -> None:
         allowed = self.allows(state, action)
         if not allowed.all():
             where = (~allowed).flatten().nonzero().flatten().tolist()
@@ -425,13 +425,13 @@ class ImprovementEnvBase(RL4COEnvBase):
     # ---------------------------------------------------------------- what has no meaning here
 
     def step_bounds(self, state: State) -> tuple[int, int]:
-        """Refused: improvement has no end of its own."""
+        """Raises: episodes of improvement do not terminate."""
         raise UnsupportedError(
-            f"{self.name} has no end of its own; say how many steps to make (max_steps)"
+            f"episodes of {self.name} do not terminate; set the number of steps (max_steps)"
         )
 
     def get_action_mask(self, td: Mapping[str, Tensor] | TensorDictBase) -> Tensor:
-        """Refused: a move is several numbers, each with a mask of its own."""
+        """Raises: a move is several numbers, each with its own mask."""
         raise UnsupportedError(
             f"a move of {self.name} has several numbers and no single mask; see the masks of "
             f"{type(self).__name__}, or random_action for an allowed move"

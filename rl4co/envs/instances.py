@@ -1,4 +1,4 @@
-"""What an instance of a problem looks like, and the refusal of instances that do not.
+"""Keys, shapes and ranges of the instances of a problem, and the check of instances.
 
 The check is one vectorised pass over a batch; a message names the key, the instances and the rule.
 """

@@ -94,7 +94,7 @@ def classical_mds(distances: np.ndarray) -> np.ndarray:
     values, vectors = np.linalg.eigh(-0.5 * center @ symmetric**2 @ center)  # ascending
     leading = np.argsort(values)[::-1][:2]
     plane = vectors[:, leading] * np.sqrt(np.maximum(values[leading], 0.0))  # [N, min(N, 2)]
-    # An eigenvector is defined up to its sign: fix it, so that equal input gives equal pictures.
+    # An eigenvector is defined up to its sign: fix it, so that equal input gives equal figures.
     largest = np.take_along_axis(
         plane, np.abs(plane).argmax(axis=0)[None], axis=0
     )  # [1, min(N, 2)]
@@ -158,7 +158,7 @@ def routing_axes(ax: Axes | None, points: np.ndarray) -> Axes:
 
 
 def figure_png(figure: Figure) -> bytes:
-    """The picture as a file, for notebooks."""
+    """The figure as a file, for notebooks."""
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", dpi=110)
     return buffer.getvalue()
@@ -211,7 +211,7 @@ def draw_arrows(
         points: Polyline `[T, 2]`.
         color: Fill colour.
         count: Most arrow heads to draw.
-        shortest: Legs below this share of the picture get none.
+        shortest: Legs below this share of the figure get none.
     """
     from matplotlib.collections import PathCollection
     from matplotlib.path import Path
@@ -283,7 +283,7 @@ def node_size(count: int) -> float:
 
 
 def line_width(count: int) -> float:
-    """Line width in points for a picture of `count` nodes."""
+    """Line width in points for a figure of `count` nodes."""
     return float(np.clip(17 / np.sqrt(max(count, 1)), 0.8, 1.7))
 
 

@@ -38,7 +38,7 @@ RULES: tuple[tuple[str, Check], ...] = (
     (_SIGN, plausibility.reward_has_the_right_sign),
     (_CONSTANT, plausibility.reward_depends_on_the_actions),
     (_VALID, behaviour.allowed_is_valid),
-    ("mutated solutions are refused", behaviour.mutants_are_refused),
+    ("mutated solutions are rejected", behaviour.mutants_are_rejected),
     ("the same seed gives the same instances", purity.generator_is_reproducible),
     ("the same instances and actions give the same result", purity.steps_are_reproducible),
     ("episodes leave nothing on the object", purity.object_is_unchanged),

@@ -215,23 +215,23 @@ def reward_is_float(probe: Probe, episode: Episode) -> Findings:
 def allowed_is_valid(probe: Probe, episode: Episode) -> Findings:
     """Every solution that the mask allows is valid."""
     for name, state in (("initial", episode.initial), ("final", episode.states[-1])):
-        if error := probe.refused(state, episode.actions):
+        if error := probe.violation(state, episode.actions):
             yield (
-                f"check_solution_validity, given the {name} state, refuses solutions that the mask "
+                f"check_solution_validity, given the {name} state, rejects solutions that the mask "
                 f"allows ({error.constraint!r}, instances {format_indices(error.instances)}); "
                 "_action_mask or _violations is wrong, or their tolerances differ"
             )
 
 
-def mutants_are_refused(probe: Probe) -> Findings:
-    """Mutated solutions are refused, and only those."""
+def mutants_are_rejected(probe: Probe) -> Findings:
+    """Mutated solutions are rejected, and only those."""
     rng = probe.rng("mutants")
     verdicts = []
     for episode in probe.solved:
-        # Whom a check blames says nothing if it refuses the solution as it is (`allowed_is_valid`).
-        sound = probe.refused(episode.initial, episode.actions) is None
+        # Whom a check blames says nothing if it rejects the solution as it is (`allowed_is_valid`).
+        sound = probe.violation(episode.initial, episode.actions) is None
         for mutant in _mutants(episode.actions, rng):
-            error = probe.refused(episode.initial, mutant)
+            error = probe.violation(episode.initial, mutant)
             verdicts.append(error is not None)
             if not error or not sound:
                 continue
@@ -263,15 +263,15 @@ def _mutants(actions: Tensor, rng: torch.Generator, count: int = 4) -> Iterator[
 
 
 def _wrongly_blamed(
-    probe: Probe, episode: Episode, mutant: Tensor, refused: list[int]
+    probe: Probe, episode: Episode, mutant: Tensor, rejected: list[int]
 ) -> list[int]:
-    """Instances that are refused although only others, every second of `refused`, are mutated."""
+    """Instances that are rejected although only others, every second of `rejected`, are mutated."""
     if mutant.shape != episode.actions.shape:
         return []
     mutated = torch.zeros(len(mutant), 1, dtype=torch.bool, device=mutant.device)
-    mutated[refused[::2]] = True
-    error = probe.refused(episode.initial, torch.where(mutated, mutant, episode.actions))
-    return [b for b in error.instances if b not in refused[::2]] if error else []
+    mutated[rejected[::2]] = True
+    error = probe.violation(episode.initial, torch.where(mutated, mutant, episode.actions))
+    return [b for b in error.instances if b not in rejected[::2]] if error else []
 
 
 @each_solution
@@ -310,7 +310,7 @@ def local_search_improves(probe: Probe, episode: Episode) -> Findings:
             f"of shape {[*batch, 'T']}; return one solution for each row from _local_search"
         )
         return
-    if error := probe.refused(td, improved):
+    if error := probe.violation(td, improved):
         yield f"local_search gives solutions that are not valid ({error}); check _local_search"
         return
     before, after = probe.reward(td, episode.actions), probe.reward(td, improved)

@@ -170,7 +170,7 @@ class Probe:
         """Reward without a validity check."""
         return self.env.get_reward(state, actions, check_solution=False)
 
-    def refused(self, state: TensorDictBase, actions: Tensor) -> InvalidSolutionError | None:
+    def violation(self, state: TensorDictBase, actions: Tensor) -> InvalidSolutionError | None:
         """What the validity check says against solutions, if anything."""
         try:
             self.env.check_solution_validity(state, actions)

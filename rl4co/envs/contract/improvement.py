@@ -113,7 +113,7 @@ def _replay(
     return states
 
 
-def _refusal(env: ImprovementEnvBase, state: TensorDictBase, successors: Tensor) -> str | None:
+def _violation_of(env: ImprovementEnvBase, state: TensorDictBase, successors: Tensor) -> str | None:
     try:
         env.check_solution_validity(state, successors)
     except InvalidSolutionError as error:
@@ -129,7 +129,7 @@ def moves_keep_solutions_valid(probe: ImprovementProbe) -> Findings:
     for run in probe.runs:
         for step, state in enumerate(run.states):
             for key in ("rec_current", "rec_best"):
-                if broken := _refusal(probe.env, state, state[key]):
+                if broken := _violation_of(probe.env, state, state[key]):
                     yield (
                         f"{key} violates {broken!r} after {step} allowed moves; let _move keep "
                         "solutions valid, or forbid the move in the masks"
@@ -181,19 +181,19 @@ def there_is_no_end(probe: ImprovementProbe) -> Findings:
     """No state is done."""
     for run in probe.runs:
         if any(bool(state["done"].any()) for state in run.states):
-            yield "a state is done; improvement has no end of its own"
+            yield "a state is done; episodes of improvement do not terminate"
             return
 
 
 def random_moves_are_allowed(probe: ImprovementProbe) -> Findings:
-    """`random_action` gives moves that the checks allow, and other numbers are refused."""
+    """`random_action` gives moves that the checks allow, and other numbers are rejected."""
     strict = configured(probe.env, check_action=True)
     for run in probe.runs:
         for state, action in zip(run.states, run.actions, strict=False):
             try:
                 take_action(strict, state, action)
             except RL4COError as error:
-                yield f"a move of random_action is refused: {describe(error)}"
+                yield f"a move of random_action is rejected: {describe(error)}"
                 return
     run = probe.runs[0]
     for outside in (-1, run.initial.shape[-1]):
@@ -212,15 +212,15 @@ def first_solutions_are_kept(probe: ImprovementProbe) -> Findings:
             return
     for name in ("random", "greedy"):
         state = probe.env.reset(probe.runs[0].instances, initial=name, rng=probe.rng(name))
-        if broken := _refusal(probe.env, state, state["rec_current"]):
+        if broken := _violation_of(probe.env, state, state["rec_current"]):
             yield f"{name} first solutions violate {broken!r}"
 
 
-def broken_solutions_are_refused(probe: ImprovementProbe) -> Findings:
-    """Sub-tours and repeated nodes are refused, also as first solutions."""
+def broken_solutions_are_rejected(probe: ImprovementProbe) -> Findings:
+    """Sub-tours and repeated nodes are rejected, also as first solutions."""
     run = probe.runs[0]
     for fault, mutant in _mutants(run.initial):
-        if _refusal(probe.env, run.states[0], mutant) is None:
+        if _violation_of(probe.env, run.states[0], mutant) is None:
             yield f"a solution with {fault} passes check_solution_validity"
             continue
         try:
@@ -247,24 +247,24 @@ def _mutants(successors: Tensor) -> Iterator[tuple[str, Tensor]]:
 def steps_are_reproducible(probe: ImprovementProbe) -> Findings:
     """The same instances, first solutions and moves give the same states."""
     for run in probe.runs:
-        if found := first_difference(run.states, _replay(probe.env, run)):
-            yield f"the same moves give different {quoted(found[1])} at step {found[0]}"
+        if diff := first_difference(run.states, _replay(probe.env, run)):
+            yield f"the same moves give different {quoted(diff[1])} at step {diff[0]}"
             return
 
 
 def global_state_is_untouched(probe: ImprovementProbe) -> Findings:
     """Global random states are left alone by everything that is given a stream or a solution."""
     env, run = probe.env, probe.runs[0]
-    doings: dict[str, Callable[[], Any]] = {
+    calls_by_name: dict[str, Callable[[], Any]] = {
         "constructing the environment": lambda: type(env)(generator=env.generator),
         "a run on given solutions": lambda: _replay(env, run),
         "a random first solution from a stream": lambda: env.reset(
             run.instances, initial="random", rng=probe.rng("first")
         ),
     }
-    for doing, act in doings.items():
+    for call, act in calls_by_name.items():
         if changed := random_states_changed_by(act):
-            yield f"{doing} changes the global random state of {', '.join(changed)}"
+            yield f"{call} changes the global random state of {', '.join(changed)}"
 
 
 def inputs_are_unchanged(probe: ImprovementProbe) -> Findings:
@@ -296,9 +296,9 @@ def batch_mates_do_not_matter(probe: ImprovementProbe) -> Findings:
     """An instance alone does what it does in a batch."""
     for run in probe.runs:
         alone = _replay(probe.env, run, lambda x: x[1:2])
-        if found := first_difference([state[1:2] for state in run.states], alone):
+        if diff := first_difference([state[1:2] for state in run.states], alone):
             yield (
-                f"{quoted(found[1])} of instance 1 at step {found[0]} differs between a batch of "
+                f"{quoted(diff[1])} of instance 1 at step {diff[0]} differs between a batch of "
                 "one and a larger batch; hooks must treat every instance alone"
             )
             return
@@ -313,8 +313,8 @@ def any_batch_axes(probe: ImprovementProbe) -> Findings:
     }
     for shape, change in shapes.items():
         states = _replay(probe.env, run, change)
-        if found := first_difference([change(state) for state in run.states], states):
-            yield f"{quoted(found[1])} at step {found[0]} is wrong for batch size {shape}"
+        if diff := first_difference([change(state) for state in run.states], states):
+            yield f"{quoted(diff[1])} at step {diff[0]} is wrong for batch size {shape}"
 
 
 def torchrl_agrees(probe: ImprovementProbe) -> Findings:
@@ -334,9 +334,9 @@ IMPROVEMENT_RULES: tuple[tuple[str, Callable[[Any], Findings]], ...] = (
     ("costs are those of the solutions", costs_are_true),
     ("a step earns what it gains over the best so far", rewards_are_gains),
     ("there is no end", there_is_no_end),
-    ("random moves are allowed, others refused", random_moves_are_allowed),
+    ("random moves are allowed, others rejected", random_moves_are_allowed),
     ("first solutions are kept and valid", first_solutions_are_kept),
-    ("sub-tours and repeated nodes are refused", broken_solutions_are_refused),
+    ("sub-tours and repeated nodes are rejected", broken_solutions_are_rejected),
     ("the same seed gives the same instances", generator_is_reproducible),
     ("the same moves give the same states", steps_are_reproducible),
     ("global random states are left alone", global_state_is_untouched),

@@ -101,13 +101,13 @@ def _rewards(probe: Probe) -> Iterator[Tensor]:
 
 def _is_sound(probe: Probe, episode: Episode) -> bool:
     """Whether an episode ends, in valid solutions."""
-    return episode.complete and probe.refused(episode.initial, episode.actions) is None
+    return episode.complete and probe.violation(episode.initial, episode.actions) is None
 
 
 def _solves(probe: Probe, episode: Episode, choice: Choice) -> bool:
     """Whether the instances of an episode are solved by what is chosen from the mask."""
     actions = _retry(probe, episode, choice)
-    return actions is not None and probe.refused(episode.initial, actions) is None
+    return actions is not None and probe.violation(episode.initial, actions) is None
 
 
 def _retry(probe: Probe, episode: Episode, choice: Choice) -> Tensor | None:

@@ -52,10 +52,10 @@ def generator_is_reproducible(probe: Probe) -> Findings:
 def steps_are_reproducible(probe: Probe, episode: Episode) -> Findings:
     """The same instances and actions give the same result."""
     again = replay_actions(probe.env, episode.instances, episode.actions)
-    if found := first_difference(episode.states, again):
+    if diff := first_difference(episode.states, again):
         yield (
-            f"the same instances and actions give different {quoted(found[1])} at step "
-            f"{found[0]}; hooks must not draw random numbers or remember anything on the object"
+            f"the same instances and actions give different {quoted(diff[1])} at step "
+            f"{diff[0]}; hooks must not draw random numbers or remember anything on the object"
         )
     if episode.complete:
         once, twice = (probe.reward(episode.initial, episode.actions) for _ in range(2))
@@ -106,7 +106,7 @@ def global_state_is_untouched(probe: Probe) -> Findings:
     """Global random states are left alone."""
     episode, env = probe.episodes[0], probe.env
     seeded = configured(env, rng=probe.rng("seeded"))
-    doings: dict[str, Callable[[], Any]] = {
+    calls_by_name: dict[str, Callable[[], Any]] = {
         "constructing the environment": partial(_construct, env),
         "constructing the environment with a seed": partial(_construct, env, seed=1),
         "generating instances from a seed": partial(env.generator, 4, rng=probe.rng("global")),
@@ -115,10 +115,10 @@ def global_state_is_untouched(probe: Probe) -> Findings:
             replay_actions, env, episode.instances, episode.actions
         ),
     }
-    for doing, act in doings.items():
+    for call, act in calls_by_name.items():
         if changed := random_states_changed_by(act):
             yield (
-                f"{doing} changes the global random state of {', '.join(changed)}; draw from the "
+                f"{call} changes the global random state of {', '.join(changed)}; draw from the "
                 "given torch.Generator, and seed nothing"
             )
 
@@ -167,7 +167,7 @@ def inputs_are_unchanged(probe: Probe) -> Findings:
         final = solved.initial.clone().set("solution", solved.actions.clone())
         calls += [
             ("get_reward", final, lambda td: probe.reward(td, td["solution"])),
-            ("check_solution_validity", final, lambda td: probe.refused(td, td["solution"])),
+            ("check_solution_validity", final, lambda td: probe.violation(td, td["solution"])),
         ]
     blamed: set[str] = set()
     for name, td, call in calls:
@@ -202,7 +202,7 @@ def instances_are_complete(probe: Probe) -> Findings:
         blind.env.step_bounds(dict(states[0].items()))
         if episode.complete:
             blind.reward(states[0], episode.actions)
-            blind.refused(states[0], episode.actions)
+            blind.violation(states[0], episode.actions)
     except _GeneratorReadError as error:
         yield (
             f"an episode on given instances reads {str(error)!r} from the generator; take it from "
@@ -279,9 +279,9 @@ def hooks_do_not_look_at_values(probe: Probe) -> Findings:
 def place_does_not_matter(probe: Probe, episode: Episode) -> Findings:
     """An instance does not depend on its place in the batch."""
     mirrored = replay_actions(probe.env, episode.instances.flip(0), episode.actions.flip(0))
-    if found := first_difference(episode.states, [state.flip(0) for state in mirrored]):
+    if diff := first_difference(episode.states, [state.flip(0) for state in mirrored]):
         yield (
-            f"{quoted(found[1])} of an instance at step {found[0]} changes with its place in the "
+            f"{quoted(diff[1])} of an instance at step {diff[0]} changes with its place in the "
             "batch; hooks must treat every instance alone"
         )
 
@@ -295,9 +295,9 @@ def batch_mates_do_not_matter(probe: Probe, episode: Episode) -> Findings:
         actions = episode.actions[b : b + 1, :steps]
         alone = replay_actions(probe.env, episode.instances[b : b + 1], actions)
         together = [state[b : b + 1] for state in episode.states[: steps + 1]]
-        if found := first_difference(together, alone):
+        if diff := first_difference(together, alone):
             yield (
-                f"{quoted(found[1])} of instance {b} at step {found[0]} differs between a batch "
+                f"{quoted(diff[1])} of instance {b} at step {diff[0]} differs between a batch "
                 "of one and a larger batch; hooks must treat every instance alone, and keep batch "
                 "axes of size one (no bare squeeze)"
             )
@@ -330,15 +330,15 @@ def any_batch_axes(probe: Probe) -> Findings:
             )
         actions = reshape(flat.actions)
         states = replay_actions(env, reshape(flat.instances), actions)
-        if found := first_difference([reshape(state) for state in flat.states], states):
+        if diff := first_difference([reshape(state) for state in flat.states], states):
             yield (
-                f"{quoted(found[1])} at step {found[0]} is wrong for {label}; index axes from the "
+                f"{quoted(diff[1])} at step {diff[0]} is wrong for {label}; index axes from the "
                 "end (-1, -2), never from the front"
             )
         elif flat.complete:
             expected = reshape(probe.reward(flat.initial, flat.actions))
             if not is_close(expected, probe.reward(states[0], actions)):
                 yield f"get_reward is wrong for {label}; index axes from the end (-1, -2)"
-            valid = probe.refused(flat.initial, flat.actions) is None
-            if valid and probe.refused(states[0], actions):
+            valid = probe.violation(flat.initial, flat.actions) is None
+            if valid and probe.violation(states[0], actions):
                 yield f"check_solution_validity is wrong for {label}; index axes from the end"

@@ -190,7 +190,7 @@ def read_chip(
     """The chip in files, or a simulated one if no file is named.
 
     A folder alone means the published files, under their published names; a file among them with
-    another checksum is refused. Files that are named explicitly may be any.
+    another checksum raises an error. Files that are named explicitly may be any.
 
     Args:
         data_dir: Folder of the files; without files by name it must have the published chip.

@@ -40,7 +40,7 @@ class PlacementGenerator(Generator):
         chip_file: Impedances of another chip, see :func:`rl4co.envs.eda._chip.read_chip`.
         decap_file: Impedances of another decap.
         freq_file: Frequencies of these.
-        url: Nothing is downloaded here; refused.
+        url: Raises: nothing is downloaded.
         min_decaps: If given, each instance has its own number of decaps, drawn between this and
             `max_decaps` (inclusive).
         grid_size: Rows and columns of the chip, or one number for both; None: 10, or those of the

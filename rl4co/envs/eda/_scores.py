@@ -234,7 +234,7 @@ def weighted_sum(
 
 
 def port_impedance(chip: Chip, cells: list[int], port: int) -> NDArray[np.float64]:
-    """Magnitude of the impedance at a port with decaps at some cells, for pictures: `[F]`."""
+    """Magnitude of the impedance at a port with decaps at some cells, for figures: `[F]`."""
     impedance = chip.impedance
     value = impedance[:, port, port]
     if cells:

@@ -53,8 +53,9 @@ def search_rows(
     result = np.array(chosen, dtype=np.int64, order="C")
     of_rows = np.tile(counts, len(result) // len(counts))
     for row, count in enumerate(of_rows):
-        own = result[row, :count]
-        if len(np.unique(own)) < count or own.min() < 0 or own.max() >= num_candidates:
+        selection = result[row, :count]
+        outside = selection.min() < 0 or selection.max() >= num_candidates
+        if outside or len(np.unique(selection)) < count:
             raise InvalidSolutionError(f"no {candidate} is chosen twice", [row], len(result))
     run_in_chunks(lambda rows: search(result, of_rows, rows.start, rows.stop), len(result), threads)
     for row, count in enumerate(of_rows):

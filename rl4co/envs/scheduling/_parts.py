@@ -91,7 +91,7 @@ def locate_fault(
     """Where the first faulty instance is wrong: its job and operation, as text to add.
 
     Args:
-        instance: Instances that were refused.
+        instance: Instances that were rejected.
         find_faults: The problem's rules.
 
     Returns:

@@ -523,7 +523,7 @@ BROKEN = [
     (BlamesAll, "whose solutions are valid, for those of their batch mates"),
     (
         NoCheck,
-        "expected that mutated solutions are refused, got NotImplementedError in _violations",
+        "expected that mutated solutions are rejected, got NotImplementedError in _violations",
     ),
     (StricterThanMask, "or their tolerances differ"),
     (WritesInPlace, "step changes 'visited' of the TensorDict it is given"),
@@ -599,7 +599,7 @@ class NoNumber(TSPEnv):
 @pytest.mark.parametrize(
     ("env_cls", "sentence", "false"),
     [
-        (RefusesAll, "refuses solutions that the mask allows", "batch mates"),
+        (RefusesAll, "rejects solutions that the mask allows", "batch mates"),
         (ForgetsVisits, "the mask forgets what was taken", "batch mates"),
         (ForgetsCustomers, "the mask forgets what was taken", "raise the bound"),
         (InvertedTours, "the mask is inverted", "the mask allows no action"),

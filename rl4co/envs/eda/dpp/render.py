@@ -1,11 +1,11 @@
-"""Picture of one decap placement problem: the board, and the impedance at its port."""
+"""Figure of one decap placement problem: the board, and the impedance at its port."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from rl4co.envs.eda._picture import draw_placement
+from rl4co.envs.eda._figure import draw_placement
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -30,7 +30,7 @@ def render(
         actions: Solution `[T]`, or None for the instance alone.
         ax: Axes for the board alone; a new figure with board and curve if None.
         chip: The chip of the environment.
-        options: See :func:`rl4co.envs.eda._picture.draw_placement`.
+        options: See :func:`rl4co.envs.eda._figure.draw_placement`.
 
     Returns:
         The figure.

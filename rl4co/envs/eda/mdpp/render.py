@@ -1,11 +1,11 @@
-"""Picture of one decap placement problem with several ports, each with its impedance."""
+"""Figure of one decap placement problem with several ports, each with its impedance."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from rl4co.envs.eda._picture import draw_placement
+from rl4co.envs.eda._figure import draw_placement
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -32,7 +32,7 @@ def render(
         ax: Axes for the board alone; a new figure with board and curves if None.
         chip: The chip of the environment.
         reward_type: "minmax" or "meansum", for the score in the title.
-        options: See :func:`rl4co.envs.eda._picture.draw_placement`.
+        options: See :func:`rl4co.envs.eda._figure.draw_placement`.
 
     Returns:
         The figure.

@@ -1,4 +1,4 @@
-"""Picture of one facility location instance, with facilities or without."""
+"""Figure of one facility location instance, with facilities or without."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Picture of one maximum coverage instance: which sets have which items, and what is covered."""
+"""Figure of one maximum coverage instance: which sets have which items, and what is covered."""
 
 from __future__ import annotations
 

@@ -135,7 +135,7 @@ class FFSPEnv(RL4COEnvBase):
         like: dict[str, Any] = {"dtype": torch.int64, "device": run_time.device}
         job_location = torch.zeros(*batch, num_jobs + 1, **like)
         job_location[..., -1] = self.num_stage
-        nobody = torch.zeros(batch, **like)
+        zeros = torch.zeros(batch, **like)
         per_stage = num_machines // self.num_stage
         table = torch.arange(num_machines, device=run_time.device).expand(*batch, -1)  # [*B, P]
         return {
@@ -145,11 +145,11 @@ class FFSPEnv(RL4COEnvBase):
             ),  # [*B, J + 1, P]
             "machine_table": table,
             "stage_machine_table": table if self.flatten_stages else table % per_stage,
-            "time_idx": nobody,
-            "sub_time_idx": nobody,
-            "machine_idx": nobody,
-            "stage_idx": nobody,
-            "stage_machine_idx": nobody,
+            "time_idx": zeros,
+            "sub_time_idx": zeros,
+            "machine_idx": zeros,
+            "stage_idx": zeros,
+            "stage_machine_idx": zeros,
             "machine_wait_step": torch.zeros(*batch, num_machines, **like),
             "job_location": job_location,
             "job_wait_step": torch.zeros(*batch, num_jobs + 1, **like),

@@ -1,4 +1,4 @@
-"""Picture of one flexible flow shop: the Gantt chart of a solution, or the jobs alone."""
+"""Figure of one flexible flow shop: the Gantt chart of a solution, or the jobs alone."""
 
 from __future__ import annotations
 

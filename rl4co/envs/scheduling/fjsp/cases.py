@@ -39,8 +39,8 @@ ONE: dict[str, Any] = {
     "pad_mask": [False],
 }
 
-#: Instances that every job shop refuses, with part of the message.
-REFUSED: dict[str, tuple[dict[str, Any], str]] = {
+#: Instances that every job shop rejects, with part of the message.
+REJECTED: dict[str, tuple[dict[str, Any], str]] = {
     "a job without operations": (
         {**PASS, "start_op_per_job": [0, 2], "end_op_per_job": [1, 1]},
         "every job has an operation",
@@ -141,5 +141,5 @@ CASES = (
     Case("a busy machine, with waiting", TWO, [1, 3, 2, 3], violates=CAPACITY, env_params=WAIT),
     Case("waiting for nothing", PASS, [0, 4, 0, 3, 1, 4], violates=WAITING, env_params=WAIT),
     # Instances
-    *(Case(name, instance, faults=rule) for name, (instance, rule) in REFUSED.items()),
+    *(Case(name, instance, faults=rule) for name, (instance, rule) in REJECTED.items()),
 )

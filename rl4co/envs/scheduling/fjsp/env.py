@@ -290,7 +290,7 @@ class FJSPEnv(ShopSchedules):
         return self.stepwise_reward
 
     def advance(self, state: State, action: Tensor) -> State:
-        """One step on a plain mapping; with `check_mask` a state without a way on is refused."""
+        """One step on a plain mapping; with `check_mask` a dead end raises an error."""
         new_state = super().advance(state, action)
         if self.check_mask:
             stuck = ~(new_state["action_mask"].any(-1, keepdim=True) | new_state["done"])
@@ -364,7 +364,7 @@ class FJSPEnv(ShopSchedules):
     def _fault_place(self, instance: State) -> str:
         return parts.locate_fault(instance, self._instance_faults)
 
-    # ---------------------------------------------------------------- starts, files, pictures
+    # ---------------------------------------------------------------- starts, files, figures
 
     def _count_starts(self, state: State) -> int:
         return state["next_op"].shape[-1]

@@ -1,4 +1,4 @@
-"""Picture of one job shop: the Gantt chart of a schedule, or the jobs alone."""
+"""Figure of one job shop: the Gantt chart of a schedule, or the jobs alone."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from rl4co.envs.cases import Case
 from rl4co.envs.scheduling._parts import CAPACITY, ONCE, ORDER, WAITING
-from rl4co.envs.scheduling.fjsp.cases import PASS, REFUSED, WAIT
+from rl4co.envs.scheduling.fjsp.cases import PASS, REJECTED, WAIT
 
 # Three jobs, two machines. Job 0: machine 0 for 3, machine 1 for 2; job 1: machine 1 for 2, machine
 # 0 for 4; job 2: machine 1 for 1. Action j + 1 is job j.
@@ -57,7 +57,7 @@ CASES = (
     Case("a machine twice at the same time", THREE, [2, 3, 1, 2, 1], violates=CAPACITY),
     Case("waiting for nothing", PASS, [0, 2, 0, 2, 1, 2], violates=WAITING, env_params=WAIT),
     # Instances
-    *(Case(name, instance, faults=rule) for name, (instance, rule) in REFUSED.items()),
+    *(Case(name, instance, faults=rule) for name, (instance, rule) in REJECTED.items()),
     Case(
         "two machines to choose from",
         {**PASS, "proc_times": [[10.0, 0, 1, 0], [10.0, 1, 0, 12]]},

@@ -1,4 +1,4 @@
-"""Picture of one job shop: that of the flexible job shop."""
+"""Figure of one job shop: that of the flexible job shop."""
 
 from __future__ import annotations
 

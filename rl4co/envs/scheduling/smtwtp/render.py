@@ -1,4 +1,4 @@
-"""Picture of one weighted tardiness problem: jobs in order, with their due times."""
+"""Figure of one weighted tardiness problem: jobs in order, with their due times."""
 
 from __future__ import annotations
 

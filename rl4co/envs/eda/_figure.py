@@ -1,4 +1,4 @@
-"""Pictures of decap placements: the board, and the impedance at its ports before and after."""
+"""Figures of decap placements: the board, and the impedance at its ports before and after."""
 
 from __future__ import annotations
 
