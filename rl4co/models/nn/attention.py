@@ -192,7 +192,9 @@ class PointerAttention(nn.Module):
         projection has a bias.
         """
         layer = self.project_out
-        if not (self.has_default_attention and kernels.may_replace(self)) or layer.bias is not None:
+        if not (self.has_default_attention and kernels.may_replace(self)):
+            return None
+        if not isinstance(layer, nn.Linear) or layer.bias is not None:  # experts have none
             return None
         return logit_key @ (layer.weight / math.sqrt(logit_key.shape[-1]))
 
