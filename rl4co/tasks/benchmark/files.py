@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import os
 import platform
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 from rl4co.data.io import atomic_write
 from rl4co.tasks.benchmark.report import Line, Report, as_records
+from rl4co.tasks.tables import csv_table, markdown_table
 
 #: Packages whose releases matter to results.
 _PACKAGES = ("torch", "numpy", "pyvrp", "ortools", "elkai")
@@ -24,8 +23,8 @@ def write_report(report: Report, folder: str | os.PathLike[str]) -> list[Path]:
     """Writes tables for people and machines; existing ones are replaced.
 
     Args:
-        report: What to write.
-        folder: Where; created if need be.
+        report: The report.
+        folder: Folder of the files; created if needed.
 
     Returns:
         The files: `table.md`, `table.tex` and `table.csv` (per method and set), `results.csv` (per
@@ -39,8 +38,8 @@ def write_report(report: Report, folder: str | os.PathLike[str]) -> list[Path]:
     texts = {
         "table.md": markdown(report),
         "table.tex": latex(report),
-        "table.csv": _csv(_line_record(line) for line in report.lines),
-        "results.csv": _csv(_without(row, "incumbents") for row in content["rows"]),
+        "table.csv": csv_table(_line_record(line) for line in report.lines),
+        "results.csv": csv_table(_without(row, "incumbents") for row in content["rows"]),
         "report.json": json.dumps(content, indent=1, allow_nan=False) + "\n",
     }
     for name, text in texts.items():
@@ -78,7 +77,7 @@ def table(report: Report) -> tuple[list[str], list[list[str]]]:
 
 
 def legend(report: Report) -> str:
-    """What the columns mean."""
+    """Explanation of the columns."""
     text = (
         "Values, gaps to the reference, times per instance and primal integrals (PI, over "
         f"{_time(report.horizon)}) are means over the instances that a method solved; the time of "
@@ -90,7 +89,7 @@ def legend(report: Report) -> str:
 
 
 def remarks(report: Report, limit: int = 20) -> list[str]:
-    """What failed and why (the last line of it), and notes on references."""
+    """Failures with the last line of their errors, and notes on references."""
     failed: dict[tuple[str, str, str], list[str]] = {}
     for row in report.errors:
         reason = (row.error or "").splitlines()[-1]
@@ -112,8 +111,7 @@ def _names(names: Sequence[str], limit: int = 3) -> str:
 def markdown(report: Report) -> str:
     """The table in Markdown, with errors and notes."""
     columns, cells = table(report)
-    lines = [f"# {report.name}", "", _pipes(columns), _pipes(["---"] * len(columns))]
-    lines += [*(_pipes(row) for row in cells), "", legend(report), ""]
+    lines = [f"# {report.name}", "", *markdown_table(columns, cells), "", legend(report), ""]
     if texts := remarks(report):
         lines += [*(f"- {text}" for text in texts), ""]
     return "\n".join(lines)
@@ -135,15 +133,15 @@ def latex(report: Report) -> str:
         best = min((gap for (name, _), gap in gaps.items() if name == row[0]), default=None)
         texts = [_escape(cell) for cell in row]
         if best is not None and gaps.get((row[0], row[1])) == best:
-            place = columns.index("gap")
-            texts[place] = f"\\textbf{{{texts[place]}}}"
+            column = columns.index("gap")
+            texts[column] = f"\\textbf{{{texts[column]}}}"
         lines += ["\\midrule"] if row[0] != before else []
         lines += [f"{' & '.join(texts)} \\\\"]
         before = row[0]
     return "\n".join([*lines, "\\bottomrule", "\\end{tabular}", ""])
 
 
-#: What has a meaning in LaTeX → how it is written there.
+#: Character with a special meaning in LaTeX → how to write it.
 _LATEX = {
     **{sign: f"\\{sign}" for sign in "&%$#_{}"},
     "\\": r"\textbackslash{}",
@@ -155,10 +153,6 @@ _LATEX = {
 
 def _escape(text: str) -> str:
     return "".join(_LATEX.get(sign, sign) for sign in text)
-
-
-def _pipes(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
 
 
 def _number(value: float | None) -> str:
@@ -209,15 +203,6 @@ def _line_record(line: Line) -> dict[str, Any]:
         "gap_spread": line.gap_spread,
         "mean_vehicles": line.vehicles,
     }
-
-
-def _csv(records: Iterable[dict[str, Any]]) -> str:
-    rows = list(records)
-    text = io.StringIO()
-    writer = csv.DictWriter(text, fieldnames=list(rows[0]), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return text.getvalue()
 
 
 def _without(record: dict[str, Any], key: str) -> dict[str, Any]:
