@@ -24,7 +24,7 @@ import torch
 
 from torch import Tensor
 
-from benchmarks import trainings
+from benchmarks import quick, trainings
 from rl4co.envs import get_env
 from rl4co.envs.base import RL4COEnvBase
 from rl4co.models import A2C, AMPPO, POMO, AttentionModel, AttentionModelPolicy, PolyNet, SymNCO
@@ -193,7 +193,15 @@ def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
     add("--solver-seconds", type=float, default=1.0, help="solver's time per instance")
     add("--lr", type=float, default=3e-4)
     trainings.add_common_options(parser, os.cpu_count() or 1)
-    return parser.parse_args(argv)
+    return quick.parse_arguments(
+        parser,
+        argv,
+        budget=0.01,
+        instances=2,
+        solver_seconds=0.05,
+        problems=["tsp"],
+        methods=["POMO"],
+    )
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -209,8 +217,8 @@ def main(argv: list[str] | None = None) -> None:
     stored = arguments.results / "baselines.json"
     if stored.exists():
         draw(json.loads(stored.read_text(encoding="utf-8")), arguments.results / PLOT)
-    picture = f"![Gap of each method and decoding scheme](results/{PLOT})"
-    trainings.render("baselines", arguments.results, COLUMNS, table_rows, picture)
+    plot = f"![Gap of each method and decoding scheme](results/{PLOT})"
+    trainings.render("baselines", arguments.results, COLUMNS, table_rows, plot)
 
 
 if __name__ == "__main__":

@@ -29,7 +29,7 @@ import torch
 from lightning.pytorch.callbacks import Callback
 from torch import Tensor
 
-from benchmarks import trainings
+from benchmarks import quick, trainings
 from rl4co import kernels
 from rl4co.core.registry import SOLVERS
 from rl4co.envs import MDPPEnv
@@ -394,7 +394,15 @@ def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
     add("--lr", type=float, default=1e-4)
     add("--repeats", type=int, default=5, help="turns in which rewards are timed; 0: none")
     trainings.add_common_options(parser, os.cpu_count() or 1)
-    return parser.parse_args(argv)
+    return quick.parse_arguments(
+        parser,
+        argv,
+        budget=0.01,
+        seeds=1,
+        instances=2,
+        repeats=0,
+        methods=list(METHODS)[:1],
+    )
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -413,8 +421,8 @@ def main(argv: list[str] | None = None) -> None:
     if stored.exists():
         content = json.loads(stored.read_text(encoding="utf-8"))
         draw(content, arguments.results / PLOT)
-        picture = f"![Score against decaps and against rewards](results/{PLOT})"
-        below = "\n\n".join(part for part in (picture, speed_text(content)) if part)
+        plot = f"![Score against decaps and against rewards](results/{PLOT})"
+        below = "\n\n".join(part for part in (plot, speed_text(content)) if part)
     trainings.render("eda", arguments.results, COLUMNS, table_rows, below)
 
 

@@ -9,7 +9,7 @@ goes on where it was.
     python -m benchmarks.graph --data FOLDER                   # instances with known optima
     python -m benchmarks.graph --budget 0.2 --instances 4 --search-instances 1 --iterations 3 \\
         --problems flp --networks mlp --baselines rollout --results try
-    python -m benchmarks.graph --render                        # README.md and pictures
+    python -m benchmarks.graph --render                        # README.md and plots
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ import torch
 from tensordict import TensorDict, TensorDictBase
 from torch import Tensor
 
-from benchmarks import trainings
+from benchmarks import quick, trainings
 from rl4co.core.rng import derive_generator
 from rl4co.envs import get_env
 from rl4co.envs.base import RL4COEnvBase
@@ -231,7 +231,7 @@ def run_problem(problem: str, arguments: argparse.Namespace, record: trainings.R
             )  # fmt: skip
 
 
-# ---------------------------------------------------------------- tables and pictures
+# ---------------------------------------------------------------- tables and plots
 
 COLUMNS = ["", "steps", *(TITLES.get(scheme, scheme) for scheme in SCHEMES)]
 
@@ -302,7 +302,20 @@ def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
     add("--iterations", type=int, default=100, help="iterations of active search and EAS")
     add("--solver-seconds", type=float, default=30.0, help="solver's time without --data")
     trainings.add_common_options(parser, os.cpu_count() or 1)
-    return parser.parse_args(argv)
+    return quick.parse_arguments(
+        parser,
+        argv,
+        budget=0.01,
+        batch_size=4,
+        instances=2,
+        search_instances=1,
+        heatmap_instances=1,
+        iterations=1,
+        solver_seconds=0.5,
+        problems=["flp"],
+        networks=["mlp"],
+        baselines=["mean"],
+    )
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -319,8 +332,8 @@ def main(argv: list[str] | None = None) -> None:
     stored = arguments.results / f"{NAME}.json"
     if stored.exists():
         draw(json.loads(stored.read_text(encoding="utf-8")), arguments.results / PLOT)
-    picture = f"![Gaps by top-p and temperature](results/{PLOT})"
-    trainings.render(NAME, arguments.results, COLUMNS, table_rows, picture)
+    plot = f"![Gaps by top-p and temperature](results/{PLOT})"
+    trainings.render(NAME, arguments.results, COLUMNS, table_rows, plot)
 
 
 if __name__ == "__main__":

@@ -30,7 +30,7 @@ from rich.console import Console
 from tensordict import TensorDictBase
 from torch import Tensor
 
-from benchmarks import report, trainings
+from benchmarks import quick, report, trainings
 from rl4co.core.registry import MODELS
 from rl4co.core.rng import derive_generator
 from rl4co.envs import get_env
@@ -43,7 +43,7 @@ NAME = "improvement"
 SOLVERS = {"tsp": "lkh", "pdp": "ortools"}
 #: Steps after which the table shows gaps.
 MARKS = (100, 500, 1000)
-#: Smallest gap of the pictures, in percent.
+#: Smallest gap of the plots, in percent.
 LEAST_GAP = 0.01
 
 
@@ -238,7 +238,7 @@ def markdown(result: dict[str, Any]) -> str:
 
 
 def draw(result: dict[str, Any], folder: Path) -> None:
-    """Gaps against steps and against seconds, one picture for each problem."""
+    """Gaps against steps and against seconds, one plot for each problem."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -279,7 +279,17 @@ def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
     add("--models", type=Path, default=None, help="folder of policies (default: in --results)")
     add("--progress", action="store_true", help="show progress bars")
     trainings.add_common_options(parser, os.cpu_count() or 1)
-    arguments = parser.parse_args(argv)
+    arguments = quick.parse_arguments(
+        parser,
+        argv,
+        problems=["tsp"],
+        together=[],
+        size=8,
+        minutes=0.01,
+        instances=2,
+        steps=3,
+        solver_seconds=0.1,
+    )
     if arguments.models is None:
         arguments.models = arguments.results / f"{NAME}-models"
     return arguments

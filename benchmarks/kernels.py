@@ -20,6 +20,7 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks import quick
 from rl4co import kernels
 from rl4co.envs import get_env
 from rl4co.models import POMO, AttentionModel, MatNet
@@ -73,7 +74,7 @@ def make_step(method: type, problem: str, size: int, batch: int, kind: str) -> C
 
 
 def measure(step: Callable[[], None], repeats: int) -> dict[str, float]:
-    """Median seconds of a step, kernels on and off by turns."""
+    """Median seconds of a step, kernels alternately on and off."""
     seconds: dict[str, list[float]] = {"on": [], "off": []}
     for repeat in range(repeats + 1):
         for switch, times in seconds.items():
@@ -85,12 +86,12 @@ def measure(step: Callable[[], None], repeats: int) -> dict[str, float]:
     return {switch: statistics.median(times) for switch, times in seconds.items()}
 
 
-def main() -> None:
+def main(argv: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rows", nargs="+", choices=ROWS, default=list(ROWS))
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--threads", type=int, default=2)
-    arguments = parser.parse_args()
+    arguments = quick.parse_arguments(parser, argv, repeats=1, rows=["one instance, tsp 50"])
     torch.set_num_threads(arguments.threads)
     table = Table("row", "on", "off", "off / on")
     for name in arguments.rows:

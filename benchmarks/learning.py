@@ -26,7 +26,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from benchmarks import report
+from benchmarks import quick, report
 from benchmarks.cases import NEW, PUBLISHED
 from benchmarks.compare import contender_facts
 from benchmarks.published import PublishedVenvError, ensure_published, venv_path
@@ -59,7 +59,16 @@ def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
     add("--venv", help="virtual environment with the published package, see published.py")
     add("--results", type=Path, default=report.RESULTS, help="folder for the JSON file and plot")
     add("--render", action="store_true", help="only redraw from the stored curves")
-    return parser.parse_args(argv)
+    return quick.parse_arguments(
+        parser,
+        argv,
+        minutes=0.05,
+        interval=1.0,
+        instances=16,
+        batch_size=16,
+        train_data_size=64,
+        val_data_size=16,
+    )
 
 
 def command_line(arguments: argparse.Namespace) -> str:

@@ -30,6 +30,7 @@ from rich.table import Table
 from tensordict import TensorDict
 from torch import Tensor
 
+from benchmarks import quick
 from benchmarks.trainings import Limit, fit
 from rl4co.core.graphs import CandidateGraph
 from rl4co.core.rng import derive_generator
@@ -56,6 +57,8 @@ class Contender(NamedTuple):
 
 def read_state(options: argparse.Namespace) -> Any:
     """The first instances of a file of TSPs, after reset."""
+    if options.instances is None and options.quick:
+        return get_env("tsp", generator_params={"num_loc": options.size}).reset(batch_size=[2])
     locs = torch.from_numpy(np.load(options.instances, allow_pickle=False)["locs"])
     locs = locs[: options.count]
     return get_env("tsp").reset(TensorDict({"locs": locs}, batch_size=[len(locs)]))
@@ -123,7 +126,8 @@ def temperature(options: argparse.Namespace) -> Rows:
 def step(options: argparse.Namespace) -> Rows:
     """Seconds of a training step of GFACS and DeepACO, local search included."""
     rows: Rows = []
-    for problem, size in (("tsp", 100), ("tsp", 200), ("cvrp", 100)):
+    sizes = (("tsp", 20),) if options.quick else (("tsp", 100), ("tsp", 200), ("cvrp", 100))
+    for problem, size in sizes:
         env = get_env(problem, generator_params={"num_loc": size})
         for method in (DeepACO, GFACS):
             model = method(env, batch_size=20, train_data_size=20, seed=1)
@@ -302,7 +306,10 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     add("--threads", type=int, default=1)
     add("--out", type=Path, help="folder for the trained policy")
     add("--results", type=Path, help="folder for the JSON file")
-    return parser.parse_args(arguments)
+    return quick.parse_arguments(
+        parser, arguments, count=2, ants=4, iterations=2, guided_rounds=1, repeats=1, size=20,
+        minutes=0.01, seconds=0.05, batch_size=2,
+    )  # fmt: skip
 
 
 def main(arguments: list[str] | None = None) -> Rows:

@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 
-from benchmarks import trainings
+from benchmarks import quick, trainings
 from rl4co.core.ops import unbatchify
 from rl4co.data.augment import StateAugmentation
 from rl4co.envs import get_env
@@ -113,7 +113,15 @@ def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
     add("--batch-size", type=int, default=64)
     add("--lr", type=float, default=3e-4)
     trainings.add_common_options(parser, os.cpu_count() or 1)
-    return parser.parse_args(argv)
+    return quick.parse_arguments(
+        parser,
+        argv,
+        minutes=0.01,
+        instances=2,
+        solver_seconds=1.0,
+        batch_size=4,
+        problems=list(PROBLEMS)[:1],
+    )
 
 
 def main(argv: list[str] | None = None) -> None:

@@ -21,7 +21,7 @@ from typing import Any
 
 import torch
 
-from benchmarks import trainings
+from benchmarks import quick, trainings
 from rl4co.envs import get_env
 from rl4co.envs.base import RL4COEnvBase
 from rl4co.models.zoo.l2d import L2DModel
@@ -201,7 +201,17 @@ def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
     add("--references", action=argparse.BooleanOptionalAction, default=True, help="solver, rules")
     add("--taillard", type=Path, help="folder with Taillard's instances")
     trainings.add_common_options(parser, os.cpu_count() or 1)
-    return parser.parse_args(argv)
+    return quick.parse_arguments(
+        parser,
+        argv,
+        budget=0.01,
+        instances=2,
+        samples=2,
+        solver_seconds=0.5,
+        batch_size=2,
+        train_samples=2,
+        policies=list(POLICIES)[:1],
+    )
 
 
 def main(argv: list[str] | None = None) -> None:

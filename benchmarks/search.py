@@ -25,7 +25,7 @@ from rich.console import Console
 from tensordict import TensorDictBase
 from torch import Tensor
 
-from benchmarks import report, trainings
+from benchmarks import quick, report, trainings
 from rl4co.core.rng import derive_generator
 from rl4co.envs import get_env
 from rl4co.envs.base import RL4COEnvBase
@@ -81,8 +81,11 @@ def options(arguments: argparse.Namespace) -> dict[str, Any]:
 def run(problem: str, arguments: argparse.Namespace, console: Console) -> dict[str, Any]:
     """Curves of all methods on one problem."""
     env = get_env(problem, generator_params={"num_loc": NUM_LOC})
-    weights = arguments.reference / "weights" / f"{problem}_{NUM_LOC}.npz"
-    policy = load_original_weights(weights, problem)
+    if arguments.reference is None:  # a quick run: an untrained policy will do
+        policy = AttentionModelPolicy(env_name=problem, embed_dim=16, num_heads=2).eval()
+    else:
+        weights = arguments.reference / "weights" / f"{problem}_{NUM_LOC}.npz"
+        policy = load_original_weights(weights, problem)
     instances = env.dataset(arguments.instances, phase="test").data
     _, costs = env.solve(
         instances,
@@ -191,8 +194,16 @@ def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
     add("--progress", action="store_true", help="show progress bars")
     add("--results", type=Path, default=report.RESULTS, help="folder for the JSON file")
     add("--render", action="store_true", help="only rewrite README.md from the stored results")
-    arguments = parser.parse_args(argv)
-    if arguments.reference is None and not arguments.render:
+    arguments = quick.parse_arguments(
+        parser,
+        argv,
+        problems=["tsp"],
+        instances=2,
+        iterations=2,
+        solutions=4,
+        solver_seconds=0.5,
+    )
+    if arguments.reference is None and not (arguments.render or arguments.quick):
         parser.error("expected --reference FOLDER with the original weights, got none")
     return arguments
 

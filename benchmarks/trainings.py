@@ -146,7 +146,7 @@ def render(name: str, folder: Path, columns: list[str], cells: Cells, below: str
         folder: Folder of results; only that of the repository is shown.
         columns: Heads of the table.
         cells: What is stored → rows of the table.
-        below: Markdown below the table: a picture, or what the table does not say.
+        below: Markdown below the table: a plot, or what the table does not say.
     """
     path = folder / f"{name}.json"
     if folder != report.RESULTS or not path.exists():

@@ -173,7 +173,7 @@ def main() -> None:
         "--memory-gb",
         type=float,
         default=0.0,
-        help="refuse to allocate more: a clean error instead of a machine out of memory (0: off)",
+        help="limit on memory: a clean error instead of a machine out of memory (0: off)",
     )
     arguments = parser.parse_args()
     protocol = private_stdout()

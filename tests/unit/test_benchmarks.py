@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 import itertools
 import sys
 
@@ -360,3 +361,21 @@ def test_error_rows_carry_no_paths(contender: Contender, monkeypatch: pytest.Mon
     case = plan(["import_time"], [])[0]
     row = compare.run_case(case, {NEW: contender}, NO_PAUSE, lambda *_: None)
     assert row["contenders"][NEW] == {"error": "no file <venv>/x"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "script",
+    ["baselines", "eda", "graph", "improvement", "kernels", "quality", "scheduling", "search",
+     "nonautoregressive:reviser"],
+)  # fmt: skip
+def test_every_script_has_a_quick_run(script: str, monkeypatch, tmp_path):
+    """Small, from the beginning to the table, and nothing of it is stored."""
+    name, _, command = script.partition(":")
+    module = importlib.import_module(f"benchmarks.{name}")
+    stored = {path: path.read_bytes() for path in report.RESULTS.iterdir() if path.is_file()}
+    monkeypatch.setattr(report, "update_readme", lambda *_: pytest.fail("README was rewritten"))
+    module.main([*filter(None, [command]), "--quick"])
+    assert stored == {
+        path: path.read_bytes() for path in report.RESULTS.iterdir() if path.is_file()
+    }

@@ -1,4 +1,4 @@
-"""The benchmark of graph problems: gaps, table and picture from made-up results."""
+"""The benchmark of graph problems: gaps, table and plot from made-up results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The benchmark of construction and improvement: integrals, table, pictures from made-up curves."""
+"""The benchmark of construction and improvement: integrals, table, plots from made-up curves."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_methods_exist():
 
 
 def test_report(tmp_path):
-    """Gaps and integrals in percent, sampling at the end of its row; and pictures."""
+    """Gaps and integrals in percent, sampling at the end of its row; and plots."""
     curves = {
         "DACT": {"gaps": [0.5] * 100 + [0.02], "times": [float(t) for t in range(101)]},
         "POMO (sampling)": {"gaps": [0.1, 0.03], "times": [1.0, 100.0]},

@@ -1,4 +1,4 @@
-"""The benchmark of searches: gaps, table and picture from made-up curves."""
+"""The benchmark of searches: gaps, table and plot from made-up curves."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_iterations_of_the_table(iterations, expected):
 
 
 def test_report(tmp_path):
-    """Names, gaps in percent; and a picture."""
+    """Names, gaps in percent; and a plot."""
     row = {
         "problem": "tsp",
         "solver": 5.7,
