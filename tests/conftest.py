@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 # Both are read once, when torch and matplotlib are imported. The first keeps oneDNN away from AMX
 # instructions, which some virtual machines announce but do not have.
@@ -48,6 +50,19 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--measured", type=Path, metavar="FILE",
         help="append what learning tests measured to a file, one JSON object per line",
     )  # fmt: skip
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[Any]:
+    """Keeps test modules with rewritten asserts in `__pycache__`.
+
+    With PYTHONDONTWRITEBYTECODE every process would rewrite them anew: a third of the collection.
+    """
+    before, sys.dont_write_bytecode = sys.dont_write_bytecode, False
+    try:
+        return (yield)
+    finally:
+        sys.dont_write_bytecode = before
 
 
 def pytest_configure(config: pytest.Config) -> None:
