@@ -1,9 +1,9 @@
 """The command line: `rl4co train | eval | solve | ...`, one module for each command.
 
-A new command is a new module here that decorates a function with `@app.command()`; it is found by
-itself. Modules that begin with an underscore are shared parts. Nothing heavy is imported when a
-module is: `rl4co --help` and `rl4co list` need no large library, and the other commands import
-torch when they start to work.
+A new command is a new module here that decorates a function with `@app.command()`; it is found
+automatically. Modules that begin with an underscore are shared parts. Modules import nothing heavy
+at the top: `rl4co --help` and `rl4co list` need no large library, and the other commands import
+torch when they run.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What all commands have in common: the application, flags, tables, and how errors are reported."""
+"""Shared parts of all commands: the application, flags, tables, and the report of errors."""
 
 from __future__ import annotations
 
@@ -52,9 +52,9 @@ def _root(
 
 
 def reports_errors(command: F) -> F:
-    """Decorator of commands: errors that the user can mend become one line and exit code 2.
+    """Decorator of commands: errors that the user can fix become one line and exit code 2.
 
-    Ctrl-C and SIGTERM are one word and the exit code of the signal.
+    Ctrl-C and SIGTERM become the message "interrupted" and the exit code of the signal.
 
     The command has the parameters `json_output` and `debug`.
     """
@@ -86,7 +86,7 @@ def print_error(error: Exception, json_output: bool) -> None:
 
 @contextlib.contextmanager
 def warnings_in_lines() -> Iterator[None]:
-    """Warnings about what a user gave as one line each, without the place in the code."""
+    """Shows warnings about the user's input as one line each, without the place in the code."""
 
     def print_line(message: Warning | str, *_: object, **__: object) -> None:
         stderr().print(f"warning: {message}", style="yellow", markup=False, highlight=False)
@@ -97,14 +97,14 @@ def warnings_in_lines() -> Iterator[None]:
 
 
 def stderr() -> Any:
-    """Where people read what is not the result."""
+    """The console for messages that are not the result."""
     from rl4co.core.console import Console
 
     return Console(stderr=True, soft_wrap=True)
 
 
 def say(text: str) -> None:
-    """Prints a line of the result as plain text, however long; names in it are not obeyed."""
+    """Prints a line of the result as plain text, without control characters."""
     print(printable(text).replace("\n", "?"))
 
 

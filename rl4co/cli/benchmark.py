@@ -43,10 +43,13 @@ def benchmark(
     name: Annotated[str | None, typer.Option(help="Title.")] = None,
     best_known: Annotated[Path | None, typer.Option(help="CSV table of best-known values.")] = None,
     reference: Annotated[
-        str | None, typer.Option(help="Method to compare with where no best-known value is.")
+        str | None, typer.Option(help="Method to compare with where there is no best-known value.")
     ] = None,
     time_limit: Annotated[
-        str | None, typer.Option(help="Of solvers that name none, and of primal integrals.")
+        str | None,
+        typer.Option(
+            help="Seconds per instance of solvers without a limit, and of primal integrals."
+        ),
     ] = None,
     limit: Annotated[int | None, typer.Option(help="Most files of each set.")] = None,
     seeds: Annotated[
@@ -55,7 +58,7 @@ def benchmark(
     ] = None,
     procs: Annotated[int, typer.Option(help="Instances that solvers solve at once.")] = 1,
     retry_errors: Annotated[
-        bool, typer.Option("--retry-errors", help="Try again what failed before.")
+        bool, typer.Option("--retry-errors", help="Repeat what failed in an earlier run.")
     ] = False,
     plots: Annotated[bool, typer.Option(help="Whether to draw plots.")] = True,
     imports: Imports = None,
@@ -105,12 +108,12 @@ def _specification(
     limit: int | None,
     changes: dict[str, Any],
 ) -> BenchmarkSpec:
-    """What to compare, from a file or from arguments."""
+    """The specification, from a file or from arguments."""
     from rl4co.tasks.benchmark.parse import load_spec, parse_spec
 
-    given = {key: value for key, value in changes.items() if value is not None}
+    settings = {key: value for key, value in changes.items() if value is not None}
     if file is not None:
-        if instances or methods or best_known or limit or given:
+        if instances or methods or best_known or limit or settings:
             raise ConfigError(
                 "expected --spec alone, got instances or settings as well; write them in the file"
             )
@@ -121,7 +124,7 @@ def _specification(
             "for example: rl4co benchmark tsp:20:size=10 -m insertion -m lkh"
         )
     sources = _sources(instances, best_known, limit)
-    return parse_spec({"methods": methods, "instances": sources, **given})
+    return parse_spec({"methods": methods, "instances": sources, **settings})
 
 
 def _sources(texts: list[str], best_known: Path | None, limit: int | None) -> list[Any]:
@@ -143,7 +146,7 @@ def _sources(texts: list[str], best_known: Path | None, limit: int | None) -> li
 
 
 def _print(report: Report, files: list[Path]) -> None:
-    """A table for each set, what failed, and where the rest is."""
+    """A table for each set, failures, and the folder of the files."""
     from rl4co.tasks.benchmark.files import legend, remarks, table
 
     columns, cells = table(report)

@@ -1,4 +1,4 @@
-"""`rl4co list`: the names that there are."""
+"""`rl4co list`: lists all names."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ def list_names(
     """List environments, models, experiments and all other names."""
     if kind is not None and kind not in CATALOGUE:
         raise UnknownNameError("kind of name", kind, CATALOGUE)
-    found = {
+    listed = {
         each: {
             name: text for name, text in sorted(CATALOGUE[each]().items()) if _fits(name, pattern)
         }
         for each in ([kind] if kind else CATALOGUE)
     }
     if json_output:
-        print(json.dumps({each: _records(names) for each, names in found.items()}))
+        print(json.dumps({each: _records(names) for each, names in listed.items()}))
         return
-    for each, names in found.items():
+    for each, names in listed.items():
         if names:
             show(each, ("name", "what it is"), list(names.items()))
-    if not any(found.values()):
+    if not any(listed.values()):
         stderr().print(f"nothing matches {pattern!r}", highlight=False)
 
 

@@ -1,4 +1,4 @@
-"""All names that the library knows, with a line about each: what `rl4co list` shows.
+"""All names of the library with a line about each, for `rl4co list`.
 
 Names and descriptions are read from the source files, so that a list imports nothing heavy.
 """
@@ -93,7 +93,7 @@ def _tree(file: Path) -> ast.Module:
     return ast.parse(file.read_text(encoding="utf-8"))
 
 
-#: What `rl4co list` knows: kind → function that gives names and descriptions.
+#: Kind of name → function that returns names and descriptions, for `rl4co list`.
 CATALOGUE: dict[str, Callable[[], dict[str, str]]] = {
     "envs": functools.partial(_registered, ENVS),
     "models": functools.partial(_registered, MODELS),

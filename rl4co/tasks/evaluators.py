@@ -109,33 +109,33 @@ def make_evaluator(
         seed: Seed of all randomness.
     """
     if isinstance(method, str):
-        found = find_method(method)
+        known_method = find_method(method)
     else:
-        found = EvalMethod(method, type(get_decoding_strategy(method)).__name__)
+        known_method = EvalMethod(method, type(get_decoding_strategy(method)).__name__)
     if is_improvement(env) and method != IMPROVE:
         raise UnsupportedError(
             f"expected the method 'improve' for {env.name}, whose solutions are improved step by "
             f"step, got {method!r}; use method='improve', steps=..."
         )
-    if isinstance(found, EvalMethod):
-        complete = augmentation.complete(found)
-        settings = _decoding_settings(found, method, named, options)
-        return _DecodingEvaluator(env, policy, complete, settings, augmentation, seed)
+    if isinstance(known_method, EvalMethod):
+        complete = augmentation.complete(known_method)
+        decoding = _decoding_settings(known_method, method, named, options)
+        return _DecodingEvaluator(env, policy, complete, decoding, augmentation, seed)
     if augmentation.function is not None:
         raise ConfigError(
             f"expected augment_fn only with methods that decode, got {augmentation.function!r} "
             f"with {method!r}"
         )
-    given = {k: v for k, v in named.items() if v is not None and k != "num_samples"}
-    if isinstance(found, SpecialMethod) and method == IMPROVE:
-        return _ImprovementEvaluator(env, policy, {**given, **options}, seed)
-    if given:
-        name, value = next(iter(given.items()))
+    settings = {k: v for k, v in named.items() if v is not None and k != "num_samples"}
+    if isinstance(known_method, SpecialMethod) and method == IMPROVE:
+        return _ImprovementEvaluator(env, policy, {**settings, **options}, seed)
+    if settings:
+        name, value = next(iter(settings.items()))
         raise ConfigError(
             f"expected {name} only with a method that uses it, got {name}={value!r} with method "
             f"{method!r}"
         )
-    if isinstance(found, SearchMethod):
+    if isinstance(known_method, SearchMethod):
         return _SearchEvaluator(env, policy, str(method), options, seed)
     return _AntEvaluator(env, policy, options, seed)
 

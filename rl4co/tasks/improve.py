@@ -4,7 +4,7 @@
     result.costs, result.actions, result.incumbents, result.times
 
 First solutions are random, greedy, given, or those of a constructive policy. The best solution of
-every instance is kept all along, so that there is an answer whenever one stops.
+every instance is kept, so there is a result whenever the search stops.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ from rl4co.models.policies.improvement import ImprovementPolicy
 from rl4co.tasks.evaluate import DatasetLike, as_instances
 
 Augmentation = Literal["dihedral8", "random", "dynamic"]
-#: Steps without gain after which dynamic augmentation turns a copy.
+#: Steps without improvement after which dynamic augmentation draws another symmetry.
 PATIENCE = 10
 _NUM_SYMMETRIES = 8
 
 
 @dataclasses.dataclass(frozen=True)
 class ImprovementResult:
-    """The best solutions, and how they were come by; all on the CPU.
+    """The best solutions and how they were found; all on the CPU.
 
     Attributes:
         solutions: Successors in the best solutions `[B, N]`.
@@ -61,7 +61,7 @@ class ImprovementResult:
 
     @property
     def steps(self) -> int:
-        """Steps that were made."""
+        """Number of steps."""
         return len(self.times) - 1
 
 
@@ -83,7 +83,7 @@ def improve(
 ) -> ImprovementResult:
     """Improves solutions of all instances at the same time.
 
-    Ctrl-C ends it early and gives the best solutions so far.
+    Ctrl-C ends it early; the best solutions so far are returned.
 
     Args:
         policy: Improvement policy; not changed, used in evaluation mode on its device.
@@ -96,17 +96,17 @@ def improve(
             (see :meth:`ImprovementEnvBase.reset`); default: as the environment has it.
         num_augment: Copies of an instance, each with its own moves (and random first solution); the
             best of them counts.
-        augment: How copies are turned and mirrored for the policy, costs staying the same:
-            "dihedral8": by the eight symmetries of the square in turn (DACT);
-            "random": by one of them drawn for each copy (N2S-A);
-            "dynamic": anew whenever a copy has gained nothing for ten steps (NeuOpt's D2A).
+        augment: Symmetries under which the policy sees the copies; costs stay the same:
+            "dihedral8": the eight symmetries of the square in order (DACT);
+            "random": one of them drawn for each copy (N2S-A);
+            "dynamic": drawn anew after ten steps without improvement (NeuOpt's D2A).
             Default: that of the method, see `policy.inference`.
         restart_after: Steps without gain after which an instance goes on from its best solution; 0:
             never. Default: that of the method.
-        seed: Seed of all randomness. Moves are drawn for all instances together, so what comes of
-            an instance depends on how many there are.
+        seed: Seed of all randomness. Moves are drawn for all instances together, so the result
+            of an instance depends on how many there are.
         progress: Whether to show a progress bar with the mean of the best costs.
-        stop: Asked before every step whether to end.
+        stop: Called before every step; True ends the search.
         decoding: `decode_type`, `temperature`, `top_k`, `top_p`, `tanh_clipping` of the policy.
     """
     started = time.perf_counter()
@@ -120,24 +120,24 @@ def improve(
     if restart_after is None:
         restart_after = int(policy.inference.get("restart_after", 0))
     device = next(policy.parameters()).device
-    given = as_instances(chosen, instances).to(device)
-    if "rec_best" in given.keys():  # states
-        initial = given["rec_best"] if initial is None else initial
-        given = chosen.instances_of(given)
+    batch = as_instances(chosen, instances).to(device)
+    if "rec_best" in batch.keys():  # states
+        initial = batch["rec_best"] if initial is None else initial
+        batch = chosen.instances_of(batch)
     rng = derive_generator(seed, "improve")
-    copies = batchify(given, num_augment) if num_augment > 1 else given
+    copies = batchify(batch, num_augment) if num_augment > 1 else batch
     if isinstance(initial, Tensor) and num_augment > 1:
         initial = batchify(initial, num_augment)
     with torch.no_grad(), evaluating(policy):
         search = _Search(policy, chosen, copies, initial, augment, num_augment, restart_after, rng)
-        record = _Record(len(given), num_augment, started)
+        record = _Record(len(batch), num_augment, started)
         record.add(search.state)
         stopped = _run(search, record, steps, seconds, progress, stop, decoding)
     return _result(search.state, chosen, record, stopped, num_augment)
 
 
 class _Search:
-    """Solutions on their way, and the views of them that the policy is shown."""
+    """Current solutions, and the views of them that the policy sees."""
 
     def __init__(
         self,
@@ -166,8 +166,8 @@ class _Search:
     def step(self, decoding: Mapping[str, Any]) -> None:
         """One move of every row."""
         rows = torch.arange(len(self.view), device=self.view.device)
-        seen = {**self.state, "locs": self.views[self.view, rows]}
-        td = TensorDict(seen, batch_size=[len(rows)])
+        view = {**self.state, "locs": self.views[self.view, rows]}
+        td = TensorDict(view, batch_size=[len(rows)])
         action = self.policy(td, self.env, phase="test", rng=self.rng, **decoding)["actions"]
         self.env.check_moves(td, action)
         self.state = self.env.advance(self.state, action)
@@ -175,8 +175,8 @@ class _Search:
         self.idle = torch.where(gained, 0, self.idle + 1)
         if self.augment == "dynamic":
             drawn = torch.randint(_NUM_SYMMETRIES, self.view.shape, generator=self.rng)
-            turn = (self.idle > 0) & (self.idle % PATIENCE == 0)
-            self.view = torch.where(turn, drawn.to(self.view.device), self.view)
+            is_due = (self.idle > 0) & (self.idle % PATIENCE == 0)
+            self.view = torch.where(is_due, drawn.to(self.view.device), self.view)
         if self.restart_after:
             back = (self.idle > 0) & (self.idle % self.restart_after == 0)
             self.state = self.env.restart_from_best(self.state, back)
@@ -206,14 +206,14 @@ def _run(
     stop: Callable[[], bool] | None,
     decoding: Mapping[str, Any],
 ) -> str:
-    """Steps until a limit is met; says which."""
+    """Improves until a limit is reached; returns which one."""
     with _bar(steps, seconds, progress) as report:
         try:
             while True:
                 done, now = len(record.points) - 1, record.points[-1][1]
                 if steps is not None and done >= steps:
                     return "steps"
-                # A step that would take as long as the last one must still fit in.
+                # Another step is only made if it fits into the time, judged by the last one.
                 last = now - record.points[-2][1] if done else 0.0
                 if seconds is not None and now + last > seconds:
                     return "seconds"

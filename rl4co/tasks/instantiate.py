@@ -1,6 +1,6 @@
 """From a composed configuration to objects, and the helpers around a run.
 
-Everything built here is given plain Python values (`dict`, `list`, `str` ...), never OmegaConf
+Everything built here receives plain Python values (`dict`, `list`, `str` ...), never OmegaConf
 containers: those do not belong in checkpoints.
 """
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 Task = Callable[[DictConfig], tuple[dict[str, Any], dict[str, Any]]]
 T = TypeVar("T", bound=Task)
 
-#: Targets that look a component up by its `name`; classes know their own name.
+#: Targets that look a component up by its `name`; classes have a name already.
 _BY_NAME = ("rl4co.envs.get_env", "rl4co.make_env", "rl4co.make_model")
 
 
@@ -51,7 +51,7 @@ def is_rank_zero() -> bool:
 
 
 def get_pylogger(name: str = __name__) -> logging.Logger:
-    """A logger that speaks in the first process of a distributed run only."""
+    """A logger that is silent in all but the first process of a distributed run."""
     logger = logging.getLogger(name)
     if _first_process_only not in logger.filters:
         logger.addFilter(_first_process_only)
@@ -71,8 +71,8 @@ log = get_pylogger(__name__)
 def build(cfg: DictConfig, *args: Any, **kwargs: Any) -> Any:
     """Calls a configuration's `_target_` with its values and the given objects.
 
-    Unlike a plain `hydra.utils.instantiate`, errors of the target arrive as they were raised, and
-    a key that the target does not take is refused with the nearest name.
+    Unlike a plain `hydra.utils.instantiate`, errors of the target are not wrapped, and a key that
+    the target does not accept raises an error with the nearest name.
     """
     if "_target_" not in cfg:
         raise ConfigError(f"expected a configuration with _target_, got the keys {list(cfg)}")
@@ -164,17 +164,17 @@ def _chosen_loggers(cfg: DictConfig | None) -> DictConfig | None:
         return cfg
     choices = HydraConfig.get().runtime.choices if HydraConfig.initialized() else {}
     chosen = str(choices.get("logger")).removesuffix(".yaml")
-    idle = [
+    unused = [
         str(name)
         for name, entry in cfg.items()
         if isinstance(entry, DictConfig) and "_target_" not in entry and name != chosen
     ]
-    for name in idle:
+    for name in unused:
         log.warning(
             f"logger.{name} has settings, but is not among the loggers of this run; choose it with "
             f"logger={name}"
         )
-    return _without(cfg, *idle) if idle else cfg
+    return _without(cfg, *unused) if unused else cfg
 
 
 def _csv_logger(save_dir: str) -> DictConfig:
@@ -213,7 +213,7 @@ def _entries(cfg: DictConfig | None, group: str) -> dict[str, DictConfig]:
 
 
 def task_wrapper(task: T) -> T:
-    """Decorator of a task `cfg → (metrics, objects)`: says where its files are, ends loggers.
+    """Decorator of a task `cfg → (metrics, objects)`: logs its output folder, closes loggers.
 
     The traceback of an error that is not one of ours is kept in `error.log` of the output folder.
     """
@@ -226,7 +226,7 @@ def task_wrapper(task: T) -> T:
         except RL4COError:
             raise
         except Exception:
-            with contextlib.suppress(OSError):  # the folder may be what is wrong
+            with contextlib.suppress(OSError):  # the folder itself may be the problem
                 (folder / "error.log").write_text(traceback.format_exc(), encoding="utf-8")
             raise
         finally:
@@ -237,7 +237,7 @@ def task_wrapper(task: T) -> T:
 
 
 def close_loggers() -> None:
-    """Ends services that would carry over into the next run of a sweep."""
+    """Closes services that would carry over into the next run of a sweep."""
     # Only if something imported it: importing wandb takes seconds.
     wandb = sys.modules.get("wandb")
     if wandb is not None and getattr(wandb, "run", None) is not None:
@@ -245,7 +245,7 @@ def close_loggers() -> None:
 
 
 def extras(cfg: DictConfig) -> None:
-    """What `cfg.extras` asks for before a run: hiding warnings, printing the configuration."""
+    """Applies `cfg.extras` before a run: hides warnings, prints the configuration."""
     settings = cfg.get("extras") or {}
     if settings.get("ignore_warnings"):
         warnings.filterwarnings("ignore")
@@ -281,7 +281,7 @@ def log_hyperparameters(objects: Mapping[str, Any]) -> None:
 
 
 def get_metric_value(metrics: Mapping[str, Any], name: str | None) -> float | None:
-    """The metric that a hyperparameter search asked for, or None if it asked for none."""
+    """The metric of a hyperparameter search, or None without one."""
     if not name:
         return None
     if name not in metrics:
@@ -292,7 +292,7 @@ def get_metric_value(metrics: Mapping[str, Any], name: str | None) -> float | No
 
 
 def show_versions() -> None:
-    """Prints versions of what matters, for bug reports."""
+    """Prints the versions of relevant packages, for bug reports."""
     from rl4co.core.console import Console
 
     packages = (

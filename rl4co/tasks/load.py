@@ -1,4 +1,4 @@
-"""Loads what was saved: a policy, and the environment it was trained on if that was saved, too."""
+"""Loads a saved policy, and the environment it was trained on if that was saved, too."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ def load_policy(
 
     Args:
         path: Checkpoint file or folder.
-        device: Where the policy is put.
+        device: Device of the policy.
 
     Returns:
-        The policy, and the checkpoint's environment (None for a folder, which holds none).
+        The policy, and the checkpoint's environment (None for a folder, which has none).
     """
-    place = Path(path)
-    if place.is_dir():
+    source = Path(path)
+    if source.is_dir():
         from rl4co.models.policies.pretrained import load_pretrained
 
-        return load_pretrained(place, device), None
-    if place.is_file():
+        return load_pretrained(source, device), None
+    if source.is_file():
         from rl4co.models.rl.base import RL4COLitModule
 
-        model = RL4COLitModule.load_from_checkpoint(place, map_location=device)
+        model = RL4COLitModule.load_from_checkpoint(source, map_location=device)
         return model.policy.to(device), model.env
     raise FileNotFoundError(
         f"expected a checkpoint file or a folder written by save_pretrained, got no such path: "
-        f"{place}"
+        f"{source}"
     )
 
 

@@ -39,15 +39,15 @@ def gap(value: float, best: float, maximize: bool = False) -> float:
     for name, number in (("value", value), ("best-known value", best)):
         if not math.isfinite(number):
             raise ConfigError(f"expected a finite {name}, got {number}")
-    worse = best - value if maximize else value - best
-    if not worse:
+    excess = best - value if maximize else value - best
+    if not excess:
         return 0.0
     if not best:
         raise ConfigError(
             f"expected a best-known value other than 0, got 0 for a value of {value:g}; a gap has "
             "no meaning there, compare the values themselves"
         )
-    return 100.0 * worse / abs(best)
+    return 100.0 * excess / abs(best)
 
 
 def mean_gap(values: Sequence[float], bests: Sequence[float], maximize: bool = False) -> float:
@@ -210,7 +210,7 @@ def passmark_score(
 
 
 def normalize_runtime(seconds: float, score: float, reference_score: float) -> float:
-    r"""What a time on one machine would be on another: $\tilde t_2 = t_1 s_1 / s_2$.
+    r"""Time on one machine, converted to another: $\tilde t_2 = t_1 s_1 / s_2$.
 
     Args:
         seconds: Time $t_1$ on the machine of the measurement.
@@ -227,7 +227,7 @@ def normalize_runtime(seconds: float, score: float, reference_score: float) -> f
 
 @dataclasses.dataclass(frozen=True)
 class Summary:
-    """Some numbers in short.
+    """Summary of numbers.
 
     Attributes:
         count: How many there are.
@@ -261,7 +261,7 @@ def summarize(values: Sequence[float]) -> Summary | None:
 
 
 def pareto_front(points: Sequence[tuple[float, float]]) -> list[int]:
-    """Points that no other one beats in both numbers, from the smallest first number on.
+    """Points that no other point beats in both numbers, by ascending first number.
 
     Args:
         points: Pairs of numbers of which less is better, such as time and gap.

@@ -1,9 +1,9 @@
-"""Searches with a policy that is adapted to the instances at hand, in one call.
+"""Searches with a policy that is adapted to the instances, in one call.
 
     result = search(policy, env, instances, method="eas_lay", iterations=200)
     result.actions, result.rewards, result.history
 
-`save_path` keeps the best solutions while the search goes, and lets a killed one go on.
+`save_path` keeps the best solutions during the search, so that a killed one can be resumed.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ def search(
     on_best: Callable[[Tensor], None] | None = None,
     **options: Any,
 ) -> SearchResult:
-    """Adapts a policy to instances and returns the best solutions that it meets.
+    """Adapts a policy to instances and returns the best solutions found.
 
     Args:
-        policy: Pretrained policy; not changed. The search is done on its device.
+        policy: Pretrained policy; not modified. The search runs on its device.
         env: Environment.
         instances: Instances, a data set, an `.npz` file, or a number of test instances to generate.
         method: One of :data:`~rl4co.tasks.methods.SEARCHES`.
@@ -56,7 +56,7 @@ def search(
             same search is continued.
         seed: Seed of all randomness.
         progress: Whether to show a progress bar with the mean of the best rewards.
-        stop: Asked before every iteration whether to end, but not before the first one.
+        stop: Called before every iteration but the first; True ends the search.
         on_best: Called with the best solutions so far `[num, T]` after every iteration.
         options: Further arguments of the method's model, see
             :class:`~rl4co.models.rl.transductive.TransductiveModel`: `augment_size`,
@@ -111,11 +111,11 @@ def _bar(title: str, model: TransductiveModel, shown: bool) -> Iterator[Callable
         task = bar.add_task(title, total=total, best="")
 
         def report(progress: Progress) -> None:
-            found = record.rewards[record.rewards.isfinite()]
+            rewards = record.rewards[record.rewards.isfinite()]
             bar.update(
                 task,
                 completed=int(record.iterations.sum()),
-                best=f"best {float(found.mean()):.4f} ({len(found)} instances)",
+                best=f"best {float(rewards.mean()):.4f} ({len(rewards)} instances)",
             )
 
         yield report

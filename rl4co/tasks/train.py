@@ -42,7 +42,7 @@ from rl4co.tasks.instantiate import (
 CONFIG_DIR = Path(__file__).resolve().parent.parent / "configs"
 #: Tells processes that this one starts which seed was drawn.
 _SEED_VARIABLE = "RL4CO_DRAWN_SEED"
-#: Exit code of a run that was refused for a reason the user can mend.
+#: Exit code of a run with an error that the user can fix.
 USAGE_ERROR = 2
 #: Exit codes of runs that were stopped by a signal, as shells have them.
 TERMINATED, INTERRUPTED = 143, 130
@@ -104,7 +104,7 @@ def load_config(
 
     Args:
         overrides: As on the command line, e.g. `["experiment=quick", "trainer.max_epochs=1"]`.
-        config_dir: Folder with configurations of your own, searched after the packaged ones.
+        config_dir: Folder with custom configurations, searched after the packaged ones.
     """
     now = datetime.datetime.now().strftime("%Y-%m-%d_%H-%M-%S")
     chosen = list(overrides)
@@ -118,7 +118,7 @@ def load_config(
 
 
 def prepare_config(cfg: DictConfig) -> DictConfig:
-    """The configuration with the shorthand `model_checkpoint` in its place.
+    """The configuration with the shorthand `model_checkpoint` expanded.
 
     The progress bar of `callbacks=default` is left out if `trainer.enable_progress_bar` is false,
     the default schedule's arguments if another scheduler was chosen, which does not take them.
@@ -139,8 +139,8 @@ def prepare_config(cfg: DictConfig) -> DictConfig:
     if shorthand and "model_checkpoint" in callbacks:
         callbacks.model_checkpoint = OmegaConf.merge(callbacks.model_checkpoint, shorthand)
     if cfg.trainer.get("enable_progress_bar") is False and "rich_progress_bar" in callbacks:
-        others = [str(name) for name in callbacks if name != "rich_progress_bar"]
-        cfg.callbacks = OmegaConf.masked_copy(callbacks, others)
+        kept = [str(name) for name in callbacks if name != "rich_progress_bar"]
+        cfg.callbacks = OmegaConf.masked_copy(callbacks, kept)
     _drop_inherited_schedule_(cfg)
     return cfg
 
@@ -152,8 +152,8 @@ def _drop_inherited_schedule_(cfg: DictConfig) -> None:
     if not arguments or cfg.model.get("lr_scheduler") == default.lr_scheduler:
         return
     if arguments.get("milestones") == default.lr_scheduler_kwargs.milestones:
-        others = [str(name) for name in arguments if name != "milestones"]
-        cfg.model.lr_scheduler_kwargs = OmegaConf.masked_copy(arguments, others)
+        kept = [str(name) for name in arguments if name != "milestones"]
+        cfg.model.lr_scheduler_kwargs = OmegaConf.masked_copy(arguments, kept)
 
 
 def seed_run(seed: int | None) -> int:
@@ -163,7 +163,7 @@ def seed_run(seed: int | None) -> int:
         seed: The seed; None draws one, the same for all processes that this one will start.
 
     Returns:
-        The seed in force.
+        The seed that is used.
     """
     seed = _fresh_seed() if seed is None else seed
     random.seed(seed)
@@ -186,7 +186,7 @@ def main() -> None:
     """Entry point of the command line: composes the configuration from `sys.argv` and runs it.
 
     A folder `configs` with a `main.yaml` beside the script that runs takes the place of the
-    packaged one. Mistakes that the user can mend end in a short message and exit code 2;
+    packaged one. Errors that the user can fix end in a short message and exit code 2;
     `HYDRA_FULL_ERROR=1` shows their tracebacks.
     """
     wants_traceback = os.environ.get("HYDRA_FULL_ERROR") == "1"
@@ -282,7 +282,7 @@ def _explain_exit(error: SystemExit) -> tuple[str, str] | None:
 
 
 def _explain(error: BaseException) -> str:
-    """What went wrong, in the words of the innermost error that is ours or the user's."""
+    """Message of the innermost error that is the library's or the user's."""
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, RL4COError):
@@ -292,29 +292,29 @@ def _explain(error: BaseException) -> str:
         if isinstance(cause, ConfigKeyError | ConfigAttributeError):
             return _explain_key(cause)
         if isinstance(cause, OSError) and cause.errno in _NOT_WRITABLE:
-            room = "make room or " if cause.errno == errno.ENOSPC else ""
+            space = "free some space or " if cause.errno == errno.ENOSPC else ""
             return (
                 f"expected a folder that can be written to, got {cause.filename or 'another'} "
-                f"({cause.strerror}); {room}choose another one with paths.log_dir=..."
+                f"({cause.strerror}); {space}choose another one with paths.log_dir=..."
             )
         cause = cause.__cause__
     return str(error)
 
 
 def _explain_choice(missing: str, options: Sequence[str]) -> str:
-    """What there is instead of a file of a group, in the folders below it as well."""
+    """Names of the existing files of a group, in the folders below it as well."""
     group, _, name = missing.partition("/")
-    packaged = (CONFIG_DIR / group).rglob("*.yaml")
-    names = {path.relative_to(CONFIG_DIR / group).with_suffix("").as_posix() for path in packaged}
+    files = (CONFIG_DIR / group).rglob("*.yaml")
+    names = {path.relative_to(CONFIG_DIR / group).with_suffix("").as_posix() for path in files}
     return str(UnknownNameError(f"{group} configuration", name, names.union(options)))
 
 
 def _explain_key(error: OmegaConfBaseException) -> str:
-    """What there is instead of a key of the configuration."""
+    """Names of the existing keys beside an unknown one."""
     parent, _, name = str(error.full_key).rpartition(".")
-    known = [str(key) for key in error.parent_node or () if key != "hydra"]
-    refusal = UnknownNameError(f"setting of {parent or 'the configuration'}", name, known)
-    return f"{refusal}; to add one write +{error.full_key}=..."
+    keys = [str(key) for key in error.parent_node or () if key != "hydra"]
+    error_text = UnknownNameError(f"setting of {parent or 'the configuration'}", name, keys)
+    return f"{error_text}; to add one write +{error.full_key}=..."
 
 
 #: Reasons of the system; the library's own errors on missing files have no number.

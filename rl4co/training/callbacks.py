@@ -50,7 +50,7 @@ class SpeedMonitor(Callback):
         self._throughput = Throughput()
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Starts the clock of an epoch that a restart goes on with."""
+        """Starts the clock of the epoch that a resumed run continues."""
         self._throughput.reset()
 
     def on_train_epoch_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
@@ -82,7 +82,7 @@ class RL4COProgressBar(RichProgressBar):
     """Progress with reward, loss and instances per second.
 
     The bar is drawn a few times per second, not after every batch: with small problems drawing
-    would take a good part of the time.
+    would take a large part of the time.
 
     Args:
         refresh_rate: Updates per second.
@@ -96,7 +96,7 @@ class RL4COProgressBar(RichProgressBar):
         self._updated = 0.0
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Starts the clock of an epoch that a restart goes on with."""
+        """Starts the clock of the epoch that a resumed run continues."""
         self._throughput.reset()
         super().on_train_start(trainer, pl_module)
 
@@ -125,7 +125,7 @@ class RL4COProgressBar(RichProgressBar):
         """Shows the metrics of the epoch, in one process only.
 
         Reading them reduces them over all processes, of which only the first one draws a bar: it
-        would wait for the others for ever.
+        would wait for the others forever.
         """
         if trainer.world_size == 1:
             super().on_train_epoch_end(trainer, pl_module)
@@ -138,12 +138,12 @@ class RL4COProgressBar(RichProgressBar):
         logged.pop("v_num", None)
         shown = {short: logged.pop(name) for name, short in _SHOWN.items() if name in logged}
         # Means of the last epoch are in the logs; next to the running values they only confuse.
-        rest = {key: value for key, value in logged.items() if not key.endswith("_epoch")}
-        return {**shown, **rest, "instances/s": f"{self._throughput.rate:,.0f}"}
+        others_running = {k: value for k, value in logged.items() if not k.endswith("_epoch")}
+        return {**shown, **others_running, "instances/s": f"{self._throughput.rate:,.0f}"}
 
 
 class LearningCurve(Callback):
-    """Collects the metrics of each epoch in a list; it survives a restart of the run.
+    """Collects the metrics of each epoch in a list, which checkpoints keep.
 
     Attributes:
         history: One dictionary per epoch: `epoch`, `step`, `seconds` of training so far, and the

@@ -1,4 +1,4 @@
-"""Checkpoint files: a crash never costs the previous one, and reading one runs no code.
+"""Checkpoint files: a crash never destroys the previous one, and reading one runs no code.
 
 :class:`AtomicCheckpointIO` is what :class:`~rl4co.training.RL4COTrainer` gives to Lightning, so it
 serves every `ModelCheckpoint` callback and `trainer.save_checkpoint`.
@@ -73,23 +73,23 @@ class AtomicCheckpointIO(TorchCheckpointIO):
         Args:
             path: File to read.
             map_location: Where to put tensors, see `torch.load`.
-            weights_only: Refuse anything but tensors and plain values; None means True.
+            weights_only: Accept tensors and plain values only; None means True.
         """
         if not _is_local(path):
             return super().load_checkpoint(path, map_location, weights_only is not False)
         return read_checkpoint(path, map_location, weights_only is not False)
 
     def _inspect(self, buffer: io.BytesIO, path: str | Path) -> None:
-        """Says at the first checkpoint, not when resuming, if it holds more than plain values."""
+        """Warns at the first checkpoint, not when resuming, if it holds more than plain values."""
         if self._inspected:
             return
         self._inspected = True
         buffer.seek(0)
-        found = torch.serialization.get_unsafe_globals_in_checkpoint(buffer)
-        if found:
+        classes = torch.serialization.get_unsafe_globals_in_checkpoint(buffer)
+        if classes:
             rank_zero_warn(
                 f"expected tensors and plain values in the checkpoint {path}, got also objects of "
-                f"{', '.join(found)} (from a callback or a scheduler?); to resume from it, "
+                f"{', '.join(classes)} (from a callback or a scheduler?); to resume from it, "
                 "weights_only=False has to be passed to fit"
             )
 
@@ -102,7 +102,7 @@ def write_atomically(path: Path, content: bytes) -> None:
         content: The bytes.
     """
     size = f"{len(content) / 2**20:.1f} MiB"
-    remedy = f"earlier checkpoints are intact, so make room for {size} and resume"
+    remedy = f"earlier checkpoints are intact, so free {size} and resume"
     with atomic_write(path, remedy) as file:
         file.write(content)
     _sync_folder(path.parent)
@@ -120,7 +120,7 @@ def _sync_folder(folder: Path) -> None:
 
 
 class WritableCheckpoints(Callback):
-    """Refuses to start a run whose checkpoints could not be written; warns if another run does so.
+    """Raises if checkpoints cannot be written; warns if another run writes to the same folder.
 
     The trainer adds it; without it a wrong folder would show after the first epoch.
     """
@@ -183,9 +183,9 @@ def require_writable(
     """Raises :class:`ConfigError` unless files can be written to `folder`, which is created.
 
     Args:
-        folder: The folder; remote ones are not looked at.
-        content: What it is for, in the message.
-        remedy: What to do, in the message.
+        folder: The folder; remote ones are not checked.
+        content: Contents of the folder, for the message.
+        remedy: Advice, for the message.
     """
     if not _is_local(folder):
         return

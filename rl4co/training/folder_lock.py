@@ -1,4 +1,4 @@
-"""A file in the folder of a training that says which process is at work there."""
+"""A file in the folder of a training that names the process that is running there."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FILE = ".rl4co-training"
 class FolderLock:
     """The claim of this process on a folder.
 
-    It keeps nobody out, since a folder may be shared on purpose; it warns whoever comes second.
+    It does not lock the folder, which may be shared on purpose; the second process gets a warning.
 
     Args:
         folder: The folder.
@@ -27,20 +27,20 @@ class FolderLock:
         self.path = self.folder / FILE
 
     def claim(self) -> None:
-        """Warns if another process trains here, and leaves a note for the next one."""
+        """Warns if another process trains here, and writes the file."""
         other = self._read()
         running = process_number(other) is not None and other != own_mark() and not has_ended(other)
         if running:
             rank_zero_warn(
                 f"expected a folder that no other training writes to, got {self.folder}, in which "
-                f"process {process_number(other)} is at work; they overwrite each other's files: "
+                f"process {process_number(other)} is running; they overwrite each other's files: "
                 f"stop one or give it another folder (if none is running, remove {self.path})"
             )
-        with contextlib.suppress(OSError):  # a missing note is no reason to stop
+        with contextlib.suppress(OSError):  # a missing file is no reason to stop
             self.path.write_text(f"{own_mark()}\n", encoding="utf-8")
 
     def release(self) -> None:
-        """Takes the note back, if it is still ours."""
+        """Removes the file, if it is still that of this process."""
         if self._read() == own_mark():
             with contextlib.suppress(OSError):
                 self.path.unlink()

@@ -124,8 +124,10 @@ class StopOnSignals(Callback):
         if is_resumable and folder is not None and trainer.global_step > 0:
             exception.checkpoint = folder / LAST_CHECKPOINT
             trainer.save_checkpoint(exception.checkpoint)
-        where = exception.checkpoint or "the last checkpoint"
-        rank_zero_info(f"stopped by {exception.signal_name}; go on with ckpt_path={where}")
+        advice = (
+            "" if exception.checkpoint is None else f"; go on with ckpt_path={exception.checkpoint}"
+        )
+        rank_zero_info(f"stopped by {exception.signal_name}{advice}")
 
 
 def _checkpoint_folder(trainer: L.Trainer) -> Path | None:

@@ -7,7 +7,7 @@ the Attention Model with 50 nodes and a batch of 512 these were 170 000 to 330 0
 13 to 20 % of the CPU time (the part spent in the kernel). With the settings below freed blocks are
 kept and used again: at most a few thousand faults per step, and hardly any time in the kernel.
 
-The price is that the process keeps the memory of its largest moment until it ends, and that a kept
+As a drawback the process keeps the memory of its largest moment until it ends, and a kept
 block does not always fit the next request. The peak was between 8 % lower and 6 % higher in
 training runs, and up to 65 % higher in a bare loop over three blocks of 48 MiB. It does not grow
 with the number of steps.
@@ -46,7 +46,7 @@ def tune_allocator() -> bool:
     if mallopt is None:
         return False
     mallopt.argtypes, mallopt.restype = (ctypes.c_int, ctypes.c_int), ctypes.c_int
-    # Older glibc refuses (returns 0) thresholds above 32 MiB; there, mapping is forbidden.
+    # Older glibc rejects (returns 0) thresholds above 32 MiB; there, mapping is forbidden.
     kept = mallopt(_M_MMAP_THRESHOLD, _LARGEST_KEPT) or mallopt(_M_MMAP_MAX, 0)
     # -1: never shrink the heap when its top becomes free.
     return bool(kept and mallopt(_M_TRIM_THRESHOLD, -1))

@@ -35,7 +35,7 @@ _LR_DECAY = 0.1
 
 
 class Task(NamedTuple):
-    """What an epoch of training is about; None: as the environment's generator has it.
+    """Settings of an epoch's instances; None: those of the environment's generator.
 
     Attributes:
         size: `num_loc` of the instances.
@@ -69,7 +69,7 @@ class ReptileCallback(Callback):
         sch_bar: Share of all epochs after which the learning rate is divided by 10.
         data_type: "size" (all sizes in the range), "distribution" (55 Gaussian mixtures) or
             "size_distribution" (sizes in steps of 5, 11 Gaussian mixtures).
-        print_log: Whether to say each epoch's task.
+        print_log: Whether to log each epoch's task.
     """
 
     def __init__(
@@ -110,7 +110,7 @@ class ReptileCallback(Callback):
     # ---------------------------------------------------------------- Lightning's hooks
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Takes up the task of an epoch that a restart goes on with."""
+        """Sets the task of the epoch that a resumed run continues."""
         if not isinstance(pl_module, RL4COLitModule):
             raise ConfigError(f"expected a model of RL4CO, got {type(pl_module).__name__}")
         if pl_module.env.data_files["train"]:
@@ -119,7 +119,9 @@ class ReptileCallback(Callback):
                 "settings of the generator"
             )
         self._env = pl_module.env
-        task_generator(self._env.generator, self.tasks[0])  # refuses others now, not in some epoch
+        task_generator(
+            self._env.generator, self.tasks[0]
+        )  # raises now for other generators, not in some epoch
         self._set_task(pl_module, trainer.current_epoch)
 
     def on_train_epoch_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
@@ -149,7 +151,7 @@ class ReptileCallback(Callback):
         batch: Any,
         batch_idx: int,
     ) -> None:
-        """After the last batch of a task: notes where it led; after the last task: moves."""
+        """Records the change of weights after each task; updates meta weights after the last."""
         if not trainer.is_last_batch:
             return
         weights = _weights(pl_module)
@@ -163,7 +165,7 @@ class ReptileCallback(Callback):
             )
 
     def on_train_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Gives the model its own environment back."""
+        """Restores the model's environment."""
         if self._env is not None:
             pl_module.env = self._env
 

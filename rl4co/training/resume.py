@@ -1,8 +1,8 @@
 """Exact resuming: a run that was killed gives the numbers of one that was not.
 
 All randomness of training is a function of seed, epoch, batch and process, and weights, optimizers
-and schedulers are in every checkpoint. What is left, and is put right here, is Lightning's own
-bookkeeping at the moment of saving. Seen from a checkpoint there are five such moments:
+and schedulers are in every checkpoint. This module corrects Lightning's progress
+counters at the moment of saving. There are five such moments:
 
 | saved | still to come | what Lightning does on its own |
 |---|---|---|
@@ -28,10 +28,10 @@ RESUME_KEY = "rl4co_resume"
 
 
 class ExactResume(Callback):
-    """Makes a resumed run repeat the rest of the interrupted one; the trainer adds it.
+    """Makes a resumed run repeat the remainder of the interrupted one; the trainer adds it.
 
-    It records, with each checkpoint, the metrics so far (those that callbacks and schedulers look
-    at, and the sums behind the means of the running epoch) and describes the position in the run
+    It records, with each checkpoint, the metrics so far (those that callbacks and schedulers
+    read, and the sums behind the means of the running epoch) and describes the position in the run
     such that nothing is done twice or left out.
     """
 
@@ -76,7 +76,7 @@ class ExactResume(Callback):
         self._record = checkpoint.get(RESUME_KEY)
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Brings back the metrics, and what followed from them."""
+        """Restores the metrics and the decisions that depend on them."""
         if self._record is None:
             return
         metrics = {key: torch.tensor(value) for key, value in self._record["metrics"].items()}
@@ -152,7 +152,7 @@ def settle_batch(loops: dict[str, Any], validates: bool, last: bool) -> None:
         progress["total"] = {"ready": 1, "completed": 0, "started": 1, "processed": 0}
         progress["is_last_batch"] = False
     else:
-        # The step is counted after validation, which there is none of.
+        # The step is counted after validation, and there is none.
         loops["epoch_loop.state_dict"]["_batches_that_stepped"] += 1
 
 

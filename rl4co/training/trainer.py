@@ -50,9 +50,9 @@ _MATMUL_PRECISIONS = ("highest", "high", "medium")
 _DEFAULT_CLIP = 1.0
 _HALF_PRECISIONS = ("16-mixed", "16-true", "16", 16)
 
-#: Advice that does not apply here: a frozen baseline is in evaluation mode on purpose, and what
-#: Lightning calls in torch is its own affair.
-_NEEDLESS_ADVICE = (
+#: Warnings that do not apply here: a frozen baseline is in evaluation mode on purpose, and
+#: deprecations concern calls inside Lightning.
+_NEEDLESS_WARNINGS = (
     r"Found \d+ module\(s\) in eval mode at the start of training",
     r"`isinstance\(treespec, LeafSpec\)` is deprecated",
 )
@@ -122,7 +122,7 @@ class RL4COTrainer(L.Trainer):
         use_distributed_sampler: bool = False,
         **kwargs: Any,
     ) -> None:
-        _refuse_unknown(kwargs)
+        _reject_unknown(kwargs)
         if epochs is not None and max_epochs not in (None, epochs):
             raise ConfigError(
                 f"expected epochs or max_epochs, got epochs={epochs} and max_epochs={max_epochs}; "
@@ -140,7 +140,7 @@ class RL4COTrainer(L.Trainer):
         strategy = _choose_strategy(strategy, processes, auto_configure_ddp)
         if logger is None and not kwargs.get("barebones"):
             logger = CSVLogger(kwargs.get("default_root_dir") or ".", name="lightning_logs")
-        with without_advice():
+        with without_needless_warnings():
             super().__init__(
                 max_epochs=epochs if max_epochs is None else max_epochs,
                 min_epochs=min_epochs,
@@ -177,8 +177,8 @@ class RL4COTrainer(L.Trainer):
             val_dataloaders: Replaces the model's validation data.
             datamodule: Source of both.
             ckpt_path: Checkpoint to go on from; "last" and "best" as in Lightning.
-            weights_only: Refuse checkpoints with more than tensors and plain values. False runs
-                code from the file.
+            weights_only: Accept checkpoints with tensors and plain values only. False runs code
+                from the file.
         """
         require_writable_metrics(self)
         with self._settings(), self._clipping(model), self._stopping_on_signals():
@@ -242,21 +242,21 @@ class RL4COTrainer(L.Trainer):
 
     @contextlib.contextmanager
     def _settings(self) -> Iterator[None]:
-        """Settings of the process that hold while the trainer runs (the allocator's for ever)."""
+        """Settings of the process while the trainer runs (the allocator's stay)."""
         if self._tune_allocator:
             apply_allocator_settings()
-        with without_advice():
+        with without_needless_warnings():
             yield
 
 
 @contextlib.contextmanager
-def without_advice() -> Iterator[None]:
-    """Silences what Lightning says that does not apply here, and its advertisements."""
+def without_needless_warnings() -> Iterator[None]:
+    """Silences warnings of Lightning that do not apply here, and its advertisements."""
     log = logging.getLogger("lightning.pytorch.utilities.rank_zero")
     log.addFilter(_is_no_advertisement)
     try:
         with warnings.catch_warnings():
-            for message in _NEEDLESS_ADVICE:
+            for message in _NEEDLESS_WARNINGS:
                 warnings.filterwarnings("ignore", message)
             yield
     finally:
@@ -268,7 +268,7 @@ def _is_no_advertisement(record: logging.LogRecord) -> bool:
 
 
 def device_type(accelerator: str | Accelerator) -> str:
-    """The kind of device an accelerator stands for: "cpu", "cuda", "mps" or another name."""
+    """The kind of device of an accelerator: "cpu", "cuda", "mps" or another name."""
     classes = {
         "cpu": CPUAccelerator,
         "cuda": CUDAAccelerator,
@@ -300,7 +300,7 @@ def _require_available(accelerator: str | Accelerator) -> None:
 
 
 def count_devices(device: str, devices: list[int] | str | int) -> int:
-    """Number of devices that `devices` stands for on this machine."""
+    """Number of devices that `devices` means on this machine."""
     if isinstance(devices, str) and devices != "auto":
         devices = [int(part) for part in devices.split(",") if part.strip()]
         devices = devices[0] if len(devices) == 1 else devices
@@ -336,8 +336,8 @@ def _keep_batches(plugin: Precision) -> None:
 
 def _supported_precision(precision: Any, device: str, plugins: Any) -> Any:
     """The precision to ask Lightning for."""
-    given = plugins if isinstance(plugins, list | tuple) else [plugins]
-    if any(isinstance(plugin, Precision) for plugin in given):
+    plugin_list = plugins if isinstance(plugins, list | tuple) else [plugins]
+    if any(isinstance(plugin, Precision) for plugin in plugin_list):
         return None  # Lightning takes one or the other
     if device == "cpu" and precision in _HALF_PRECISIONS:
         rank_zero_warn(
@@ -357,24 +357,24 @@ def _supported_precision(precision: Any, device: str, plugins: Any) -> Any:
 def _with_defaults(
     callbacks: list[Callback] | Callback | None, options: dict[str, Any]
 ) -> list[Callback]:
-    given = [callbacks] if isinstance(callbacks, Callback) else list(callbacks or [])
+    chosen = [callbacks] if isinstance(callbacks, Callback) else list(callbacks or [])
     wants_bar = options.get("enable_progress_bar") is not False and not options.get("barebones")
-    if wants_bar and not any(isinstance(callback, ProgressBar) for callback in given):
-        given.append(RL4COProgressBar())
-    present = {type(callback) for callback in given}
+    if wants_bar and not any(isinstance(callback, ProgressBar) for callback in chosen):
+        chosen.append(RL4COProgressBar())
+    present = {type(callback) for callback in chosen}
     # First, so that the others find the metrics of an interrupted epoch in place.
     first = [cls() for cls in (ExactResume, WritableCheckpoints) if cls not in present]
     # Last, so that the others have seen the batch after which the run stops.
     last = [] if StopOnSignals in present else [StopOnSignals()]
-    return [*first, *given, *last]
+    return [*first, *chosen, *last]
 
 
-def _refuse_unknown(options: dict[str, Any]) -> None:
-    known = set(inspect.signature(L.Trainer.__init__).parameters) - {"self"}
+def _reject_unknown(options: dict[str, Any]) -> None:
+    accepted = set(inspect.signature(L.Trainer.__init__).parameters) - {"self"}
     for name in options:
-        if name not in known:
-            own = set(inspect.signature(RL4COTrainer.__init__).parameters) - {"self", "kwargs"}
-            raise UnknownNameError("argument of RL4COTrainer", name, known | own)
+        if name not in accepted:
+            added = set(inspect.signature(RL4COTrainer.__init__).parameters) - {"self", "kwargs"}
+            raise UnknownNameError("argument of RL4COTrainer", name, accepted | added)
 
 
 def _disable_profiling_executor() -> None:

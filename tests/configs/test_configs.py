@@ -193,7 +193,7 @@ def test_example_runs(tmp_path: Path, caplog: pytest.LogCaptureFixture):
     (logger,) = objects["logger"]
     assert type(logger).__name__ in ("WandbLogger", "CSVLogger")
     if type(logger).__name__ == "CSVLogger":
-        assert "pip install wandb" in caplog.text
+        assert "pip install 'wandb'" in caplog.text
 
 
 def test_settings_of_the_paper():

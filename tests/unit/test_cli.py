@@ -194,8 +194,8 @@ def test_generate_chooses_a_name_and_keeps_files(tmp_path: Path, monkeypatch: py
     assert run(*arguments).exit_code == 0
     file = tmp_path / "data" / "cvrp" / "cvrp5_val_seed4321.npz"
     assert file.is_file()
-    refused = run(*arguments)
-    assert refused.exit_code == 2 and "--overwrite" in refused.stderr
+    rejected = run(*arguments)
+    assert rejected.exit_code == 2 and "--overwrite" in rejected.stderr
     assert run(*arguments, "--overwrite").exit_code == 0
 
 
@@ -203,9 +203,9 @@ def test_generate_into_what_is_no_folder(tmp_path: Path):
     """Names the file and what to do."""
     (tmp_path / "file").write_text("not a folder")
     out = tmp_path / "file" / "a.npz"
-    refused = run("generate", "tsp", "--size", "2", "--out", str(out))
-    assert refused.exit_code == 2
-    assert f"expected to write {out}" in refused.stderr and "choose a folder" in refused.stderr
+    rejected = run("generate", "tsp", "--size", "2", "--out", str(out))
+    assert rejected.exit_code == 2
+    assert f"expected to write {out}" in rejected.stderr and "choose a folder" in rejected.stderr
 
 
 def test_generate_passes_parameters(tmp_path: Path):

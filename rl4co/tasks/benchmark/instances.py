@@ -1,4 +1,4 @@
-"""The instances of a benchmark: read or generated, handed to methods, judged in their own units.
+"""The instances of a benchmark: read or generated, passed to methods, evaluated in their units.
 
 An instance of a file is solved classically in its original units, with its own rounding, and by
 models as they were trained (in the unit square); either way its value is that of the routes, or of
@@ -78,7 +78,7 @@ class Entry(abc.ABC):
         """
 
     @abc.abstractmethod
-    def judge(self, actions: Tensor, problem: str) -> tuple[float, list[Any]]:
+    def evaluate(self, actions: Tensor, problem: str) -> tuple[float, list[Any]]:
         """Value of a solution, and the solution in plain lists; raises if it is not valid.
 
         Args:
@@ -90,7 +90,7 @@ class Entry(abc.ABC):
         """Number of routes of a solution; None where there is only ever one, or none.
 
         Args:
-            solution: As from :meth:`judge`.
+            solution: As from :meth:`evaluate`.
         """
         return None
 
@@ -126,11 +126,11 @@ class FileEntry(Entry):
         return environment_of(self.instance), self.instance.to_tensordict(normalize=False)
 
     def for_model(self, problem: str) -> tuple[RL4COEnvBase, TensorDict]:
-        """As policies want it, float32."""
-        seen = self.instance.as_problem(problem)
-        return environment_of(seen), seen.to_tensordict(normalize=True)
+        """Scaled as policies expect it, float32."""
+        instance = self.instance.as_problem(problem)
+        return environment_of(instance), instance.to_tensordict(normalize=True)
 
-    def judge(self, actions: Tensor, problem: str) -> tuple[float, list[Any]]:
+    def evaluate(self, actions: Tensor, problem: str) -> tuple[float, list[Any]]:
         """Objective in original units, and routes or schedule."""
         solution = self.instance.as_problem(problem).from_actions(actions)
         self.instance.check(solution, tolerance=TOLERANCE)
@@ -164,11 +164,11 @@ class TensorEntry(Entry):
         self.fingerprint = _digest(b"env", env.name.encode(), *parts)
 
     def for_solver(self) -> tuple[RL4COEnvBase, TensorDict]:
-        """As it is, in float64: costs are sums."""
+        """Unchanged, in float64: costs are sums."""
         return self.env, self.td.apply(lambda x: x.double() if x.is_floating_point() else x)
 
     def for_model(self, problem: str) -> tuple[RL4COEnvBase, TensorDict]:
-        """As it is."""
+        """Unchanged."""
         if problem != self.problem:
             raise UnsupportedError(
                 f"expected instances of {problem}, which the model solves, got one of "
@@ -176,7 +176,7 @@ class TensorEntry(Entry):
             )
         return self.env, self.td.clone()
 
-    def judge(self, actions: Tensor, problem: str) -> tuple[float, list[Any]]:
+    def evaluate(self, actions: Tensor, problem: str) -> tuple[float, list[Any]]:
         """Reward or cost, and actions."""
         env, td = self.for_solver()
         solution = actions.unsqueeze(0).cpu()  # [1, T]
@@ -205,15 +205,15 @@ class BrokenEntry(Entry):
         self.fingerprint = _digest(b"broken", name.encode(), reason.encode())
 
     def for_solver(self) -> tuple[RL4COEnvBase, TensorDict]:
-        """Refused."""
+        """Raises with the reason."""
         raise FileFormatError(self.reason)
 
     def for_model(self, problem: str) -> tuple[RL4COEnvBase, TensorDict]:
-        """Refused."""
+        """Raises with the reason."""
         raise FileFormatError(self.reason)
 
-    def judge(self, actions: Tensor, problem: str) -> tuple[float, list[Any]]:
-        """Refused."""
+    def evaluate(self, actions: Tensor, problem: str) -> tuple[float, list[Any]]:
+        """Raises with the reason."""
         raise FileFormatError(self.reason)
 
 
@@ -231,11 +231,11 @@ class InstanceSet:
         if not self.entries:
             raise ConfigError(f"expected at least one instance in the set {name!r}, got none")
         names = Counter(entry.name for entry in self.entries)
-        twice = next((each for each, count in names.items() if count > 1), None)
-        if twice is not None:
+        duplicate = next((each for each, count in names.items() if count > 1), None)
+        if duplicate is not None:
             raise ConfigError(
                 f"expected distinct names of instances in the set {name!r}, got two called "
-                f"{twice!r}; put their files in two sets"
+                f"{duplicate!r}; put their files in two sets"
             )
 
     def batches(self, size: int) -> Iterator[list[Entry]]:
@@ -262,11 +262,11 @@ def _read_files(source: FileSource) -> Iterator[Entry]:
     paths = find_files(source.files)[: source.limit]
     for path, name in zip(paths, _names(paths), strict=True):
         try:
-            found = read_instances(path, rounding=source.rounding)
-            if len(found) == 1:
-                yield FileEntry(found[0], source, name)
+            instances = read_instances(path, rounding=source.rounding)
+            if len(instances) == 1:
+                yield FileEntry(instances[0], source, name)
                 continue
-            for each in found:
+            for each in instances:
                 part = each.name.removeprefix(name_of(path))
                 yield FileEntry(each, source, f"{name}{part}", part)
         except (RL4COError, OSError) as error:
@@ -285,7 +285,7 @@ def _names(paths: Sequence[Path]) -> list[str]:
 
 def find_files(patterns: Sequence[str]) -> list[Path]:
     """Instance files under files, folders and patterns, in natural order within each."""
-    found: list[Path] = []
+    files: list[Path] = []
     for pattern in patterns:
         place = Path(pattern)
         if place.is_dir():
@@ -299,8 +299,8 @@ def find_files(patterns: Sequence[str]) -> list[Path]:
                 f"expected instance files under {pattern!r}, got none; check the path, or give a "
                 "pattern such as 'folder/*.vrp'"
             )
-        found += sorted(paths, key=_natural)
-    return list(dict.fromkeys(found))
+        files += sorted(paths, key=_natural)
+    return list(dict.fromkeys(files))
 
 
 def _natural(path: Path) -> list[tuple[int, str]]:

@@ -1,4 +1,4 @@
-"""Reads what a benchmark compares from files, mappings and short texts.
+"""Reads the specification of a benchmark from files, mappings and short texts.
 
     methods: [pyvrp:1s, insertion, {name: AM, model: models/am, decode: greedy}]
     instances: [cvrplib/A, {env: cvrp, size: 10, params: {num_loc: 50}}]
@@ -42,7 +42,7 @@ _TIME = re.compile(r"(\d+(?:\.\d*)?|\.\d+)\s*(ms|s|min|m|h|)")
 #: Separates the parts of a short text; not the colon of a Windows drive.
 _COLON = re.compile(r":(?![\\/])")
 
-#: More than any specification has.
+#: Limit on the values of a specification.
 _MOST_VALUES = 1_000_000
 
 T = TypeVar("T")
@@ -66,67 +66,67 @@ def load_spec(path: str | os.PathLike[str]) -> BenchmarkSpec:
 
 def parse_spec(content: Any) -> BenchmarkSpec:
     """The specification in plain lists and mappings."""
-    given = dict(_mapping(content, "a specification"))
+    values = dict(_mapping(content, "a specification"))
     for key, parse in (("methods", parse_method), ("instances", parse_source)):
-        entries = given.get(key)
+        entries = values.get(key)
         if isinstance(entries, str) or not isinstance(entries, Sequence):
             raise ConfigError(f"expected a list under {key!r}, got {_short(entries)}")
-        given[key] = tuple(parse(entry) for entry in entries)
-    if given.get("time_limit") is not None:
-        given["time_limit"] = parse_time(given["time_limit"])
-    if given.get("seeds") is not None:
-        given["seeds"] = parse_seeds(given["seeds"])
-    if given.get("passmark") is not None:
-        given["passmark"] = _build(PassMark, _mapping(given["passmark"], "passmark"))
-    return _build(BenchmarkSpec, given)
+        values[key] = tuple(parse(entry) for entry in entries)
+    if values.get("time_limit") is not None:
+        values["time_limit"] = parse_time(values["time_limit"])
+    if values.get("seeds") is not None:
+        values["seeds"] = parse_seeds(values["seeds"])
+    if values.get("passmark") is not None:
+        values["passmark"] = _build(PassMark, _mapping(values["passmark"], "passmark"))
+    return _build(BenchmarkSpec, values)
 
 
 def parse_method(entry: Any) -> Method:
     """A method from a mapping (with `solver` or `model`) or a short text."""
     if isinstance(entry, str):
-        given = _method_from_text(entry)
+        values = _method_from_text(entry)
     else:
-        given = dict(_mapping(entry, "a method"))
-    if ("solver" in given) == ("model" in given):
+        values = dict(_mapping(entry, "a method"))
+    if ("solver" in values) == ("model" in values):
         raise ConfigError(f"expected a method with `solver` or `model`, got {_short(entry)}")
-    if "model" in given:
-        given.setdefault("name", f"{Path(given['model']).stem}:{given.get('decode', 'greedy')}")
-        return _build(ModelMethod, given)
-    if given.get("time_limit") is not None:
-        given["time_limit"] = parse_time(given["time_limit"])
-    given.setdefault("name", given["solver"])
-    return _build(SolverMethod, given)
+    if "model" in values:
+        values.setdefault("name", f"{Path(values['model']).stem}:{values.get('decode', 'greedy')}")
+        return _build(ModelMethod, values)
+    if values.get("time_limit") is not None:
+        values["time_limit"] = parse_time(values["time_limit"])
+    values.setdefault("name", values["solver"])
+    return _build(SolverMethod, values)
 
 
 def parse_source(entry: Any) -> Source:
     """A set of instances from a mapping (with `files`, `data` or `env`) or a short text."""
     if isinstance(entry, str):
-        given = _source_from_text(entry)
+        values = _source_from_text(entry)
     else:
-        given = dict(_mapping(entry, "a set of instances"))
-    if "files" in given:
-        files = given["files"]
-        given["files"] = (files,) if isinstance(files, str) else tuple(map(str, files))
-        given.setdefault("name", Path(given["files"][0]).stem.strip("*.") or "files")
-        return _build(FileSource, given)
-    if "data" in given:
-        given.setdefault("name", Path(given["data"]).stem)
-        return _build(DataSource, given)
-    if "env" not in given:
+        values = dict(_mapping(entry, "a set of instances"))
+    if "files" in values:
+        files = values["files"]
+        values["files"] = (files,) if isinstance(files, str) else tuple(map(str, files))
+        values.setdefault("name", Path(values["files"][0]).stem.strip("*.") or "files")
+        return _build(FileSource, values)
+    if "data" in values:
+        values.setdefault("name", Path(values["data"]).stem)
+        return _build(DataSource, values)
+    if "env" not in values:
         raise ConfigError(f"expected instances with `files`, `data` or `env`, got {_short(entry)}")
-    params = _mapping(given.get("params", {}), "params")
-    given.setdefault("name", "".join(map(str, (given["env"], *params.values()))))
-    return _build(GeneratedSource, given)
+    params = _mapping(values.get("params", {}), "params")
+    values.setdefault("name", "".join(map(str, (values["env"], *params.values()))))
+    return _build(GeneratedSource, values)
 
 
 def parse_time(value: Any) -> float:
     """Seconds from a number or a text such as `500ms`, `2s` or `1.5m`."""
     if isinstance(value, int | float) and not isinstance(value, bool):
         return float(value)
-    found = _TIME.fullmatch(str(value).strip())
-    if not found:
+    match = _TIME.fullmatch(str(value).strip())
+    if not match:
         raise ConfigError(f"expected a time such as 2s, 500ms or 1m, got {_short(value)}")
-    return float(found[1]) * _UNITS[found[2]]
+    return float(match[1]) * _UNITS[match[2]]
 
 
 def parse_seeds(value: Any) -> tuple[int, ...]:
@@ -153,11 +153,11 @@ def _method_from_text(text: str) -> dict[str, Any]:
     if len(plain) > 1:
         raise ConfigError(f"expected one way to decode in {text!r}, got {plain}")
     decode = plain[0] if plain else "greedy"
-    rest = [f"{key}={value}" for key, value in settings.items()]
-    label = ":".join([Path(head).stem, decode, *rest])
+    labels = [f"{key}={value}" for key, value in settings.items()]
+    label = ":".join([Path(head).stem, decode, *labels])
     if decode in METHODS:
         names = [key for key in settings if key in DECODE_OPTIONS]
-    else:  # searches and custom strategies have options that only they know
+    else:  # options of searches and custom strategies are checked when they run
         fields = {field.name for field in dataclasses.fields(ModelMethod)}
         names = [key for key in settings if key not in fields]
     options = {key: settings.pop(key) for key in names}
@@ -170,11 +170,11 @@ def _source_from_text(text: str) -> dict[str, Any]:
         if len(plain) > 1 or not all(part.isdigit() for part in plain):
             raise ConfigError(f"expected one number of nodes in {text!r}, got {plain}")
         params = {"num_loc": int(plain[0])} if plain else {}
-        given: dict[str, Any] = {"env": head}
+        values: dict[str, Any] = {"env": head}
         for key in ("size", "seed", "name"):
             if key in settings:
-                given[key] = settings.pop(key)
-        return {**given, "params": {**params, **settings}}
+                values[key] = settings.pop(key)
+        return {**values, "params": {**params, **settings}}
     if plain:
         raise ConfigError(f"expected key=value after the path in {text!r}, got {plain[0]!r}")
     return {"data" if head.endswith(".npz") else "files": head, **settings}
@@ -216,20 +216,20 @@ def _read_yaml(text: str) -> Any:
     return content
 
 
-def _count_values(value: Any, known: dict[int, float]) -> float:
-    """How many values a text stands for; what aliases share is counted as often as it is there.
+def _count_values(value: Any, counts: dict[int, float]) -> float:
+    """How many values a text expands to; values shared by aliases are counted each time.
 
     Args:
         value: The content of a YAML file.
-        known: Counts of containers by their identity; to be given as empty.
+        counts: Counts of containers by their identity; pass an empty dictionary.
     """
     if not isinstance(value, Mapping | list):
         return 1
-    if id(value) not in known:
-        known[id(value)] = math.inf  # of a container that holds itself
+    if id(value) not in counts:
+        counts[id(value)] = math.inf  # of a container that holds itself
         parts = value.values() if isinstance(value, Mapping) else value
-        known[id(value)] = 1 + sum(_count_values(part, known) for part in parts)
-    return known[id(value)]
+        counts[id(value)] = 1 + sum(_count_values(part, counts) for part in parts)
+    return counts[id(value)]
 
 
 # ---------------------------------------------------------------- records
@@ -241,17 +241,17 @@ def _short(value: Any, length: int = 200) -> str:
     return text if len(text) <= length else f"{text[:length]}..."
 
 
-def _mapping(value: Any, what: str) -> Mapping[str, Any]:
+def _mapping(value: Any, meaning: str) -> Mapping[str, Any]:
     if not isinstance(value, Mapping):
-        raise ConfigError(f"expected a mapping as {what}, got {_short(value)}")
+        raise ConfigError(f"expected a mapping as {meaning}, got {_short(value)}")
     return value
 
 
-def _build(cls: type[T], given: Mapping[str, Any]) -> T:
+def _build(cls: type[T], values: Mapping[str, Any]) -> T:
     """A dataclass from a mapping: its keys are fields, its values of their types."""
     fields = {field.name: field for field in dataclasses.fields(cls)}  # type: ignore[arg-type]
     kinds = typing.get_type_hints(cls)
-    for key, value in given.items():
+    for key, value in values.items():
         if key not in fields:
             raise UnknownNameError(f"key of {cls.__name__}", key, fields)
         if not _fits(value, kinds[key]):
@@ -260,13 +260,13 @@ def _build(cls: type[T], given: Mapping[str, Any]) -> T:
             )
     for key, field in fields.items():
         optional = {field.default, field.default_factory} != {dataclasses.MISSING}
-        if not optional and key not in given:
-            raise ConfigError(f"expected {key!r} in {cls.__name__}, got {_short(dict(given))}")
-    return cls(**given)
+        if not optional and key not in values:
+            raise ConfigError(f"expected {key!r} in {cls.__name__}, got {_short(dict(values))}")
+    return cls(**values)
 
 
 def _fits(value: Any, kind: Any) -> bool:
-    """Whether a value is of an annotated type; contents of containers are not looked at."""
+    """Whether a value is of an annotated type; contents of containers are not checked."""
     if isinstance(kind, types.UnionType):
         return any(_fits(value, each) for each in typing.get_args(kind))
     plain = typing.get_origin(kind) or kind

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-#: Colours that people with any colour vision tell apart (Okabe and Ito), and signs for the rest.
+#: Colours that people with any colour vision tell apart (Okabe and Ito).
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#999933")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 STYLES = ("-", "--", "-.", ":")
@@ -42,8 +42,8 @@ def draw_plots(report: Report, folder: str | os.PathLike[str]) -> list[Path]:
     """Draws all plots for which there is data.
 
     Args:
-        report: What to draw.
-        folder: Where; created if need be.
+        report: The report.
+        folder: Folder of the files; created if needed.
 
     Returns:
         The files among `gap_vs_time.png`, `gap_by_size.png`, `gap_over_time.png`.
@@ -77,8 +77,8 @@ def plot_gap_vs_time(report: Report) -> Figure | None:
         ax.plot(*zip(*steps, strict=True), color="#8a93a3", linewidth=1.2, zorder=1,
                 drawstyle="steps-post", label="Pareto front")  # fmt: skip
         for method, point in points.items():
-            look = {**_look(report, method), "s": 70, "zorder": 3}
-            ax.scatter(*point, edgecolors="white", linewidths=0.8, label=method, **look)
+            style = {**_marker_style(report, method), "s": 70, "zorder": 3}
+            ax.scatter(*point, edgecolors="white", linewidths=0.8, label=method, **style)
         _log_time(ax, [time for time, _ in points.values()])
         _frame(ax, name, "mean time per instance (s)", "mean gap (%)",
                [gap for _, gap in points.values()])  # fmt: skip
@@ -102,12 +102,15 @@ def plot_gap_by_size(report: Report) -> Figure | None:
     for ax, (problem, rows) in zip(axes, panels.items(), strict=True):
         for method in report.methods:
             points = [(row.size, row.gap) for row in rows if row.method == method]
-            known = [(size, gap) for size, gap in points if gap is not None]
-            if known:
-                look = {**_look(report, method), "linestyle": _style(report, method)}
+            solved = [(size, gap) for size, gap in points if gap is not None]
+            if solved:
+                style = {
+                    **_marker_style(report, method),
+                    "linestyle": _line_style(report, method),
+                }
                 # Smaller and smaller, so that equal points can be seen.
                 size = 9.0 - report.methods.index(method) % len(STYLES)
-                _draw_sizes(ax, known, method, size, look)
+                _draw_sizes(ax, solved, method, size, style)
         sizes = [row.size for row in rows]
         if max(sizes) > WIDE_SIZES * min(sizes):
             _log_time(ax, sizes)
@@ -117,14 +120,14 @@ def plot_gap_by_size(report: Report) -> Figure | None:
 
 
 def _draw_sizes(
-    ax: Axes, points: Sequence[tuple[int, float]], method: str, size: float, look: dict[str, Any]
+    ax: Axes, points: Sequence[tuple[int, float]], method: str, size: float, style: dict[str, Any]
 ) -> None:
     sizes, gaps = zip(*points, strict=True)
     ax.plot(sizes, gaps, alpha=0.35, markersize=0.6 * size, markeredgewidth=0,
-            **{**look, "linestyle": ""})  # fmt: skip
+            **{**style, "linestyle": ""})  # fmt: skip
     centres, means = zip(*_groups(points), strict=True)
     ax.plot(centres, means, linewidth=1.8, markersize=size, markeredgecolor="white",
-            label=method, **look)  # fmt: skip
+            label=method, **style)  # fmt: skip
 
 
 def plot_gap_over_time(report: Report) -> Figure | None:
@@ -144,10 +147,10 @@ def plot_gap_over_time(report: Report) -> Figure | None:
     for ax, (name, of_set) in zip(axes, curves.items(), strict=True):
         for method, curve in of_set.items():
             times, gaps = zip(*curve, strict=True)
-            look = _look(report, method)
-            ax.plot(times, gaps, drawstyle="steps-post", linewidth=1.8, color=look["color"],
-                    linestyle=_style(report, method), label=method)  # fmt: skip
-            ax.scatter(times[0], gaps[0], **{**look, "s": 36, "zorder": 3})
+            style = _marker_style(report, method)
+            ax.plot(times, gaps, drawstyle="steps-post", linewidth=1.8, color=style["color"],
+                    linestyle=_line_style(report, method), label=method)  # fmt: skip
+            ax.scatter(times[0], gaps[0], **{**style, "s": 36, "zorder": 3})
         _log_time(ax, [time for curve in of_set.values() for time, _ in curve])
         _frame(ax, name, "time per instance (s)", "mean gap of the best so far (%)",
                [gap for curve in of_set.values() for _, gap in curve])  # fmt: skip
@@ -198,7 +201,7 @@ def _curve(rows: Sequence[Row], horizon: float) -> list[tuple[float, float]]:
     return curve
 
 
-# ---------------------------------------------------------------- looks
+# ---------------------------------------------------------------- styles
 
 
 def _panels(count: int, width: float = 5.2) -> tuple[Figure, list[Axes]]:
@@ -214,7 +217,7 @@ def _panels(count: int, width: float = 5.2) -> tuple[Figure, list[Axes]]:
     return figure, axes[:count]
 
 
-def _look(report: Report, method: str) -> dict[str, Any]:
+def _marker_style(report: Report, method: str) -> dict[str, Any]:
     index = report.methods.index(method)
     shift = index // len(COLORS)  # further methods get other pairs of colour and sign
     return {
@@ -223,7 +226,7 @@ def _look(report: Report, method: str) -> dict[str, Any]:
     }
 
 
-def _style(report: Report, method: str) -> str:
+def _line_style(report: Report, method: str) -> str:
     return STYLES[report.methods.index(method) % len(STYLES)]
 
 
@@ -250,7 +253,7 @@ def _frame(ax: Axes, title: str, xlabel: str, ylabel: str, gaps: Sequence[float]
 
 
 def _log_time(ax: Axes, numbers: Sequence[float]) -> None:
-    """A logarithmic axis with plain numbers, room at the ends and two ticks at least."""
+    """A logarithmic axis with plain numbers, space at the ends and two ticks at least."""
     from matplotlib.ticker import LogLocator, NullFormatter
 
     low, high = min(numbers), max(numbers)

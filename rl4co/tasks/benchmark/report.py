@@ -1,4 +1,4 @@
-"""What a benchmark shows: values against references, per instance and per method, as plain records.
+"""Results of a benchmark against references, per instance and per method, as plain records.
 
 The reference of an instance is its best-known value; where there is none, the value of the method
 that the specification names; else the best value found. Tables say which it is.
@@ -113,7 +113,7 @@ class Line:
 
 @dataclasses.dataclass(frozen=True)
 class Report:
-    """Everything that tables and plots show.
+    """The contents of tables and plots.
 
     Attributes:
         name: Title.
@@ -141,7 +141,7 @@ class Report:
 
     @property
     def errors(self) -> list[Row]:
-        """What failed."""
+        """Rows of failed runs."""
         return [row for row in self.rows if row.error is not None]
 
 
@@ -153,7 +153,7 @@ def make_report(spec: BenchmarkSpec, sets: Sequence[InstanceSet], cells: Cells) 
     """Compares results with their references.
 
     Args:
-        spec: What was compared.
+        spec: The specification.
         sets: The instances.
         cells: Results and their seeds, by the names of method, set and instance.
     """
@@ -197,8 +197,8 @@ def find_reference(
     best = max if entry.maximize else min
     if reference is not None and values[reference]:
         return best(values[reference]), reference
-    found = [value for of_name in values.values() for value in of_name]
-    return (best(found), BEST_FOUND) if found else (None, NO_REFERENCE)
+    solved = [value for of_name in values.values() for value in of_name]
+    return (best(solved), BEST_FOUND) if solved else (None, NO_REFERENCE)
 
 
 def _notes(entry: Entry, value: float | None, kind: str, reference: str | None) -> list[str]:
@@ -221,13 +221,13 @@ def _row(
 ) -> Row:
     seed, result = run
     incumbents = Incumbents.of_points(result.incumbents, entry.maximize)
-    own_gap = integral = None
+    gap_to_reference = integral = None
     if result.value is not None and reference is not None:
         try:
-            own_gap = gap(result.value, reference, entry.maximize)
+            gap_to_reference = gap(result.value, reference, entry.maximize)
             integral = primal_integral(incumbents, reference, spec.horizon, spec.initial_gap)
-        except ConfigError:  # a reference of 0, which a note tells
-            own_gap = None
+        except ConfigError:  # a reference of 0, see `_notes`
+            gap_to_reference = None
     return Row(
         set=set_name,
         instance=entry.name,
@@ -237,7 +237,7 @@ def _row(
         value=result.value,
         reference=reference,
         reference_kind=kind,
-        gap=own_gap,
+        gap=gap_to_reference,
         seconds=result.seconds,
         normalized_seconds=_normalized(spec, method, result.seconds),
         primal_integral=integral,
@@ -256,14 +256,14 @@ def _normalized(spec: BenchmarkSpec, method: Method, seconds: float | None) -> f
 
 
 def _line(set_name: str, method: str, rows: Iterable[Row]) -> Line:
-    mine = [row for row in rows if row.method == method and set_name in (row.set, ALL)]
-    solved = [row for row in mine if row.value is not None]
-    kinds = Counter(row.reference_kind for row in mine if row.reference is not None)
+    selected = [row for row in rows if row.method == method and set_name in (row.set, ALL)]
+    solved = [row for row in selected if row.value is not None]
+    kinds = Counter(row.reference_kind for row in selected if row.reference is not None)
     return Line(
         set=set_name,
         method=method,
         solved=len(solved),
-        total=len(mine),
+        total=len(selected),
         value=None if set_name == ALL else _mean(row.value for row in solved),
         gap=summarize([row.gap for row in solved if row.gap is not None]),
         seconds=summarize([row.seconds for row in solved if row.seconds is not None]),
@@ -273,7 +273,7 @@ def _line(set_name: str, method: str, rows: Iterable[Row]) -> Line:
             kind if len(kinds) == 1 else f"{kind} ({count})" for kind, count in kinds.items()
         )
         or NO_REFERENCE,
-        seeds=len({row.seed for row in mine}),
+        seeds=len({row.seed for row in selected}),
         value_spread=None if set_name == ALL else _spread([(r.seed, r.value) for r in solved]),
         gap_spread=_spread([(row.seed, row.gap) for row in solved]),
         vehicles=_mean(row.vehicles for row in solved),
@@ -291,12 +291,12 @@ def _spread(values: Iterable[tuple[int | None, float | None]]) -> float | None:
 
 
 def _mean(values: Iterable[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return statistics.fmean(known) if known else None
+    numbers = [value for value in values if value is not None]
+    return statistics.fmean(numbers) if numbers else None
 
 
 def as_records(report: Report) -> dict[str, Any]:
-    """The report in plain dictionaries and lists, as JSON wants it."""
+    """The report in plain dictionaries and lists, for JSON."""
     rows = []
     for row in report.rows:
         record = dataclasses.asdict(row)

@@ -1,4 +1,4 @@
-"""Runs a benchmark: every method on every instance, what is stored already excepted."""
+"""Runs a benchmark: every method on every instance without a stored result."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ def run_benchmark(
 ) -> Report:
     """Solves what is not stored in the folder yet, and reports on everything.
 
-    Each result is on disk as soon as it is known: a run that was interrupted, or killed, goes on
-    where it was. Results belong to the settings of a method and the content of an instance; after a
-    change of either they are computed anew, and the old ones stay in the file.
+    Each result is written to disk as soon as it is available, so an interrupted or killed run
+    continues from there. Results belong to the settings of a method and the content of an instance;
+    after a change of either they are computed anew, and the old ones stay in the file.
 
     Args:
         spec: Methods and instances.
@@ -73,17 +73,17 @@ def _is_open(store: ResultStore, key: str, retry_errors: bool) -> bool:
 
 def _work(plan: Plan, num_procs: int) -> Iterator[tuple[Runner, list[Result]]]:
     """Results batch by batch, as they are finished."""
-    alone = [job for job in plan if num_procs == 1 or not job[0].parallel]
-    for runner, batch in alone:
+    sequential = [job for job in plan if num_procs == 1 or not job[0].parallel]
+    for runner, batch in sequential:
         yield runner, runner.run(batch)
-    together = [job for job in plan if num_procs > 1 and job[0].parallel]
+    concurrent = [job for job in plan if num_procs > 1 and job[0].parallel]
     threads = ThreadPoolExecutor(num_procs)
     try:
-        pending = {threads.submit(runner.run, batch): runner for runner, batch in together}
+        pending = {threads.submit(runner.run, batch): runner for runner, batch in concurrent}
         for future in as_completed(pending):
             yield pending[future], future.result()
     finally:
-        # After an interrupt, the pool ends its workers; nobody waits for their results.
+        # After an interrupt, the pool ends its workers; their results are not awaited.
         threads.shutdown(wait=False, cancel_futures=True)
 
 
@@ -99,12 +99,12 @@ def _by_cell(runners: Sequence[Runner], sets: Sequence[InstanceSet], store: Resu
 
 
 class _Progress:
-    """A bar with the time left, which knows that methods differ in speed.
+    """A progress bar whose remaining time accounts for the speed of each method.
 
     Args:
-        plan: What is to be done.
-        num_procs: How much of it at the same time.
-        progress: Whether to show it; None: if stderr is a terminal.
+        plan: The work.
+        num_procs: Number of solver processes.
+        progress: Whether to show the bar; None: if stderr is a terminal.
     """
 
     def __init__(self, plan: Plan, num_procs: int, progress: bool | None) -> None:
@@ -131,7 +131,7 @@ class _Progress:
         )
 
     def advance(self, runner: Runner, results: Sequence[Result]) -> None:
-        """Takes note of finished work."""
+        """Updates the bar with finished work."""
         self.open[runner] -= len(results)
         self.seconds[runner] += [r.seconds for r in results if r.seconds is not None]
         self.bar.update(
@@ -143,8 +143,8 @@ class _Progress:
         seconds, at_most = 0.0, ""
         for runner, count in self.open.items():
             each = 0.0
-            if known := self.seconds.get(runner):
-                each = statistics.fmean(known)
+            if measured := self.seconds.get(runner):
+                each = statistics.fmean(measured)
             elif count and isinstance(runner, SolverRunner):
                 each, at_most = runner.time_limit, "up to "
             seconds += count * each / (self.num_procs if runner.parallel else 1)

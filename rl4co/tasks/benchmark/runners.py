@@ -1,8 +1,8 @@
-"""Methods at work: a runner solves instances with one method and reports value, time and errors.
+"""Runs methods: a runner solves instances with one method and reports value, time and errors.
 
 Times are per instance. A classical solver's is that of its search, without starting a process; a
 model's is that of decoding a batch, divided by the instances in it, after a first call that is not
-measured. Whatever goes wrong with an instance becomes its result, so the others go on.
+measured. An error on an instance becomes its result, and the other instances go on.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Runner(abc.ABC):
     Attributes:
         name: Name of the method.
         seed: Which of the specification's seeds it has; None: none of them.
-        batch_size: Instances that it likes to solve together.
+        batch_size: Instances to solve together.
         parallel: Whether it may be called from several threads.
     """
 
@@ -89,7 +89,7 @@ class Runner(abc.ABC):
 
     def _failure(self, entry: Entry, error: Exception) -> Result:
         text = f"{type(error).__name__}: {error}".strip()
-        # The end of a traceback is what went wrong.
+        # The end of a traceback says what went wrong.
         text = text if len(text) <= ERROR_LENGTH else f"... {text[-ERROR_LENGTH:]}"
         return Result(self.key(entry), self.name, entry.name, error=text)
 
@@ -108,10 +108,10 @@ class SolverRunner(Runner):
     def __init__(self, method: SolverMethod, time_limit: float, pool: WorkerPool) -> None:
         super().__init__(method, str(time_limit))
         self.method, self.time_limit, self.pool = method, time_limit, pool
-        known = set(inspect.signature(SOLVERS[method.solver]).parameters) - _NO_OPTIONS
+        options = set(inspect.signature(SOLVERS[method.solver]).parameters) - _NO_OPTIONS
         for option in method.options:
-            if option not in known:
-                raise UnknownNameError(f"option of the solver {method.solver!r}", option, known)
+            if option not in options:
+                raise UnknownNameError(f"option of the solver {method.solver!r}", option, options)
 
     def run(self, entries: Sequence[Entry]) -> list[Result]:
         """See :class:`Runner`."""
@@ -130,7 +130,7 @@ class SolverRunner(Runner):
                     **{**limits, **self.method.options},
                 )
                 seconds = time.perf_counter() - started
-            value, solution = entry.judge(actions[0], entry.problem)
+            value, solution = entry.evaluate(actions[0], entry.problem)
             cost, points = float(costs[0]), []
             if reports:  # the solver had a process of its own
                 seconds = reports[0].seconds
@@ -175,38 +175,38 @@ class ModelRunner(Runner):
                 return [self._failure(entries[0], error)]
             return [result for entry in entries for result in self.run([entry])]
         return [
-            self._judged(entry, problem, [(at, actions[row]) for at, actions in solutions])
+            self._result_of(entry, problem, [(at, actions[row]) for at, actions in solutions])
             for row, entry in enumerate(entries)
         ]
 
-    def _judged(
+    def _result_of(
         self, entry: Entry, problem: str, solutions: Sequence[tuple[float, Tensor]]
     ) -> Result:
         try:
-            judged = [(at, *entry.judge(actions, problem)) for at, actions in solutions]
+            evaluated = [(at, *entry.evaluate(actions, problem)) for at, actions in solutions]
         except Exception as error:  # any: the other instances must go on
             return self._failure(entry, error)
-        best = (max if entry.maximize else min)(judged, key=lambda each: each[1])
-        points = [(at, value) for at, value, _ in judged]
-        return self._result(entry, points, judged[-1][0], best[2])
+        best = (max if entry.maximize else min)(evaluated, key=lambda each: each[1])
+        points = [(at, value) for at, value, _ in evaluated]
+        return self._result(entry, points, evaluated[-1][0], best[2])
 
     def _decode(self, entries: Sequence[Entry], problem: str) -> list[tuple[float, Tensor]]:
         """Time per instance until the end of each pass, and its solutions `[B, T]`."""
         policy = self._loaded()
         pairs = [entry.for_model(problem) for entry in entries]
         env, instances = pairs[0][0], stack([td for _, td in pairs])
-        # The same for a batch whichever others there are, so that a resumed run is the same.
+        # Independent of the other batches, so that a resumed run gives the same results.
         seeds = [derive_seed(self.method.seed, number, entries[0].fingerprint)
                  for number in range(self.method.passes)]  # fmt: skip
         if problem not in self._warm:
             self._evaluate(policy, env, instances[:1], seeds[0])
             self._warm.add(problem)
-        found, elapsed = [], 0.0
+        solutions, elapsed = [], 0.0
         for seed in seeds:
             out = self._evaluate(policy, env, instances, seed)
             elapsed += per_instance_time(out["inference_time"], len(entries))
-            found.append((elapsed, out["actions"]))
-        return found
+            solutions.append((elapsed, out["actions"]))
+        return solutions
 
     def _evaluate(
         self, policy: nn.Module, env: RL4COEnvBase, instances: TensorDict, seed: int

@@ -1,4 +1,4 @@
-"""What a benchmark compares: methods and sets of instances. Nothing heavy is imported here."""
+"""Specification of a benchmark: methods and sets of instances. Imports nothing heavy."""
 
 from __future__ import annotations
 
@@ -195,17 +195,17 @@ class BenchmarkSpec:
     """Methods × instances.
 
     Args:
-        methods: What is compared.
-        instances: On what.
+        methods: Methods to compare.
+        instances: Sets of instances to compare them on.
         name: Title of tables and plots.
-        reference: Name of the method whose values stand in for best-known ones where there are
-            none; None: the best values found.
+        reference: Name of the method whose values replace missing best-known ones; None: the
+            best values found.
         time_limit: Seconds per instance of solvers that name none, and the time budget of primal
             integrals.
         initial_gap: Gap in percent that primal integrals count before the first solution.
         passmark: Ratings of machines; None: times are as measured.
-        seeds: Seeds with each of which methods solve every instance that have one; the tables show
-            the spread. (): every method runs once, with its own seed.
+        seeds: Stochastic methods solve every instance once with each of these seeds; the tables
+            show the spread. (): every method runs once, with the seed of its settings.
     """
 
     methods: tuple[Method, ...]
@@ -223,11 +223,11 @@ class BenchmarkSpec:
             names = [entry.name for entry in entries]
             if not names:
                 raise ConfigError(f"expected at least one {kind}, got none")
-            twice = sorted({name for name in names if names.count(name) > 1})
-            if twice:
+            duplicates = sorted({name for name in names if names.count(name) > 1})
+            if duplicates:
                 raise ConfigError(
-                    f"expected distinct names, got two {kind}s called {twice[0]!r}; give one of "
-                    "them another `name`"
+                    f"expected distinct names, got two {kind}s called {duplicates[0]!r}; give one "
+                    "of them another `name`"
                 )
         if self.reference is not None and self.reference not in (m.name for m in self.methods):
             raise UnknownNameError(

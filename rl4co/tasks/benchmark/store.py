@@ -1,10 +1,9 @@
-"""Results on disk: one line of JSON for each (method, instance), written as soon as it is known.
+"""Results on disk: one line of JSON for each (method, instance), written as soon as it is ready.
 
 Each line carries a key, a digest of everything that matters to the result: the method with its
-settings (of a model, its weights), and the content of the instance. A run looks for the keys it
-needs; what is there is not computed again, and what belongs to other settings is left alone.
-Another digest, of the line itself, tells if somebody changed it; lines of earlier versions have
-none.
+settings (of a model, its weights), and the content of the instance. A run computes only results
+whose keys are missing, and leaves those of other settings alone. Another digest, of the line
+itself, shows whether it was changed; lines of earlier versions have none.
 """
 
 from __future__ import annotations
@@ -28,11 +27,11 @@ _DIGEST = "sha256"
 
 @dataclasses.dataclass(frozen=True)
 class Result:
-    """What came of one method on one instance.
+    """Result of one method on one instance.
 
     Attributes:
         key: Digest of method and instance.
-        method: Name of the method, for people who read the file.
+        method: Name of the method, for human readers of the file.
         instance: Name of the instance, likewise.
         value: Value of the solution in the units of the instance; None if there is none.
         seconds: Time per instance.
@@ -73,11 +72,11 @@ class ResultStore:
 
 @contextmanager
 def open_store(folder: str | os.PathLike[str]) -> Iterator[ResultStore]:
-    """The store in a folder, which is created; other processes are kept out.
+    """The store in a folder, which is created and locked against other processes.
 
     Raises:
         ConfigError: Another benchmark is writing there.
-        FileFormatError: The file is foreign or damaged.
+        FileFormatError: The file has another format or is damaged.
     """
     path = Path(folder) / FILE
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -122,7 +121,7 @@ def _digest(record: Mapping[str, Any]) -> str:
 
 
 def _lock(file: IO[bytes], path: Path) -> None:
-    """Keeps other processes out; the system lifts this when the process ends, however it does."""
+    """Locks the file against other processes; the system unlocks it when this process ends."""
     try:
         import fcntl
     except ImportError:  # not on this system

@@ -67,7 +67,7 @@ def test_a_set_of_broken_files_only():
 
 
 def test_seeds_of_solvers_and_models():
-    """Methods with chance run with each seed, others once; a second run has nothing left to do."""
+    """Stochastic methods run with each seed, deterministic ones once; nothing is run twice."""
     policy = AttentionModelPolicy(env_name="cvrp", embed_dim=16, num_heads=2, num_encoder_layers=1)
     model = str(policy.save_pretrained("model"))
     methods = ["random", "nearest_neighbor", model, f"{model}:sampling:samples=2"]
@@ -103,7 +103,7 @@ def test_seeds_of_solvers_and_models():
     ],
 )
 def test_bad_seeds(content: dict[str, object], message: str):
-    """Refused before anything runs."""
+    """Raises before anything runs."""
     with pytest.raises(ConfigError, match=message):
         parse_spec({"methods": ["random"], "instances": ["tsp:5"], **content})
 

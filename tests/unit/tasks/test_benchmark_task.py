@@ -137,7 +137,7 @@ def test_short_texts_say_the_same_as_mappings(files: Path, model: Path):
     ],
 )
 def test_bad_specifications(change: dict, message: str | None, tmp_path: Path):
-    """Each is refused with the reason, before anything runs; so is a file that holds it."""
+    """Each raises with the reason before anything runs, also in a file."""
     content = {"methods": ["insertion"], "instances": ["tsp:5:size=1"], **change}
     if message is None:
         with pytest.raises(FileNotFoundError, match="under 'tpsx', got none"):
@@ -152,7 +152,7 @@ def test_bad_specifications(change: dict, message: str | None, tmp_path: Path):
 
 
 def test_bad_decoding(model: Path):
-    """Settings of models have rules of their own."""
+    """Settings of models are checked, too."""
     with pytest.raises(RL4COError, match="mean 'greedy'"):
         parse_method(f"{model}:gredy")
     with pytest.raises(RL4COError, match="did you mean 'samples'"):
@@ -184,7 +184,7 @@ def test_the_example_can_be_read():
     assert len(spec.methods) > 2 and len(spec.instances) > 1
 
 
-def test_an_unknown_option_of_a_solver_is_refused_at_once(tmp_path: Path):
+def test_an_unknown_option_of_a_solver_is_rejected_at_once(tmp_path: Path):
     """And not on every instance."""
     spec = spec_of("random:sed=3", instances=["tsp:5:size=1"])
     with pytest.raises(RL4COError, match="did you mean 'seed'"):
@@ -440,7 +440,7 @@ def test_errors_are_tried_again_on_request(tmp_path: Path, monkeypatch: pytest.M
     """Not otherwise: they would fail again."""
     spec = spec_of("random", instances=["tsp:5:size=2"])
     with monkeypatch.context() as patch:
-        patch.setattr("rl4co.tasks.benchmark.instances.TensorEntry.judge", lambda *_: [][0])
+        patch.setattr("rl4co.tasks.benchmark.instances.TensorEntry.evaluate", lambda *_: [][0])
         first = run_benchmark(spec, tmp_path)
     assert [row.error for row in first.rows] == ["IndexError: list index out of range"] * 2
     assert len(run_benchmark(spec, tmp_path).errors) == 2
@@ -517,7 +517,7 @@ def test_half_a_line_is_dropped(tmp_path: Path):
     assert [record["key"] for record in stored(tmp_path)] == ["k", "l"]
 
 
-def test_a_changed_line_is_refused(tmp_path: Path):
+def test_a_changed_line_is_rejected(tmp_path: Path):
     """By its digest; lines without one, of earlier versions, are read."""
     result = Result("k", "m", "i", value=1.25, seconds=0.5, incumbents=((0.5, 1.25),), solution=[1])
     with open_store(tmp_path) as store:
@@ -533,7 +533,7 @@ def test_a_changed_line_is_refused(tmp_path: Path):
         assert store.results == {"k": result}
 
 
-def test_damaged_and_foreign_files_are_refused(tmp_path: Path):
+def test_damaged_and_foreign_files_are_rejected(tmp_path: Path):
     """With the line that is wrong; nothing is overwritten."""
     (tmp_path / FILE).write_text('{"format": "rl4co-benchmark-1"}\n{"key": 3\n')
     with pytest.raises(FileFormatError, match="line 2"), open_store(tmp_path):
@@ -595,7 +595,7 @@ def test_several_processes_give_the_same_values(tmp_path: Path):
 
 
 class FakeEntry(BrokenEntry):
-    """An instance that nobody solves."""
+    """An instance without results."""
 
     def __init__(self, name: str, best_known: float | None = None, maximize: bool = False) -> None:
         super().__init__(name, "fake")

@@ -12,7 +12,7 @@ REPOSITORY = Path(__file__).resolve().parents[3]
 
 
 def test_demo(tmp_path: Path):
-    """A second of training, the table, and two pictures that are pictures."""
+    """A second of training, the table, and two plots that are images."""
     path = os.pathsep.join(filter(None, [str(REPOSITORY), os.environ.get("PYTHONPATH")]))
     result = subprocess.run(
         [sys.executable, str(REPOSITORY / "examples" / "demo.py"), "--seconds", "1",

@@ -281,7 +281,7 @@ def test_batch_is_halved_when_memory_runs_out(setting):
     ],
 )
 def test_bad_arguments(setting, arguments, error, message):
-    """Each wrong argument is refused by name."""
+    """Each wrong argument raises an error that names it."""
     env, policy, instances = setting
     with pytest.raises(error, match=message):
         evaluate_policy(env, policy, instances, **arguments)
@@ -289,7 +289,7 @@ def test_bad_arguments(setting, arguments, error, message):
 
 @pytest.mark.parametrize("data", [[1, 2], None, True, {}])
 def test_bad_data_sets(setting, data):
-    """What is no data set is refused."""
+    """Other types than data sets raise."""
     env, policy, _ = setting
     with pytest.raises(ConfigError, match="as data set"):
         evaluate_policy(env, policy, data)

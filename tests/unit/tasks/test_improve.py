@@ -322,7 +322,7 @@ def test_solve_improves_a_file(files):
     assert "nearest_neighbor + DACT" in better.output
 
 
-def test_solve_refuses_what_makes_no_sense(files, tmp_path):
+def test_options_that_make_no_sense_are_rejected(files, tmp_path):
     instance, model = files
     out = run(instance, "--improve-steps", 3)
     assert out.exit_code != 0

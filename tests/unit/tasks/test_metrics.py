@@ -43,7 +43,7 @@ def test_gap(value: float, best: float, maximize: bool, expected: float):
     assert gap(value, best, maximize) == pytest.approx(expected)
 
 
-def test_gap_to_zero_is_refused():
+def test_gap_to_zero_is_rejected():
     """There is no percentage of nothing."""
     with pytest.raises(ConfigError, match="other than 0, got 0 for a value of 3"):
         gap(3.0, 0.0)

@@ -218,7 +218,7 @@ def test_environment_by_name_or_by_class():
 
 
 def test_build_needs_a_target():
-    """A configuration without _target_ is refused."""
+    """A configuration without _target_ raises."""
     with pytest.raises(ConfigError, match="_target_"):
         build(OmegaConf.create({"a": 1}))
 
@@ -236,7 +236,7 @@ def test_groups_of_objects(function):
     assert function(OmegaConf.create({})) == []
 
 
-def test_callback_without_target_is_refused():
+def test_callback_without_target_is_rejected():
     """Probably a misspelled name."""
     with pytest.raises(ConfigError, match=r"expected callbacks\.early_stoping with _target_"):
         instantiate_callbacks(OmegaConf.create({"early_stoping": {"patience": 3}}))
@@ -255,7 +255,7 @@ def test_logger_of_the_command_line_wins(
     assert "logger.wandb has settings, but is not among the loggers" in caplog.text
 
 
-def test_chosen_logger_without_target_is_refused(monkeypatch: pytest.MonkeyPatch):
+def test_chosen_logger_without_target_is_rejected(monkeypatch: pytest.MonkeyPatch):
     """Whoever asks for a logger gets it or an error."""
     chosen = types.SimpleNamespace(runtime=types.SimpleNamespace(choices={"logger": "mine"}))
     monkeypatch.setattr("rl4co.tasks.instantiate.HydraConfig.initialized", lambda: True)
@@ -340,7 +340,7 @@ def test_show_versions(capsys: pytest.CaptureFixture[str]):
     assert "torch : " in out and "Python : " in out
 
 
-# ---------------------------------------------------------------- configurations of one's own
+# ---------------------------------------------------------------- custom configurations
 
 
 def test_own_folder_of_configurations(tmp_path: Path):
@@ -357,7 +357,7 @@ def test_own_folder_of_configurations(tmp_path: Path):
     assert cfg.model._target_ == "rl4co.models.POMO"
 
 
-def test_experiment_without_package_line_is_refused(tmp_path: Path):
+def test_experiment_without_package_line_is_rejected(tmp_path: Path):
     """Without its first line an experiment would change nothing; the error says which line."""
     folder = tmp_path / "experiment"
     folder.mkdir()
@@ -390,7 +390,7 @@ OWN = (
 
 
 def test_run_py_and_the_command_do_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """Same arguments, same files, same numbers; a folder of one's own is found.
+    """Same arguments, same files, same numbers; a custom folder is found.
 
     Targets in it are built without being asked for, and whoever trains where another process does
     is warned.

@@ -1,4 +1,4 @@
-"""Checkpoint files: atomic writing, early refusal, reading without running code."""
+"""Checkpoint files: atomic writing, early errors, reading without running code."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_write_replaces_the_file_and_leaves_nothing_else(tmp_path: Path) -> None
 def test_full_disk_leaves_the_previous_checkpoint(
     checkpoint: Path, runs: ModuleType, tmp_path: Path
 ) -> None:
-    """A limit on file sizes stands in for a full disk: the error says what to do."""
+    """A limit on file sizes simulates a full disk: the error says what to do."""
     before = checkpoint.read_bytes()
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     trainer = runs.make_trainer(tmp_path, max_epochs=2, callbacks=[saving(tmp_path)])
@@ -116,7 +116,7 @@ def test_interruption_leaves_no_temporary_file(
     assert not list(tmp_path.iterdir())
 
 
-def test_unwritable_folder_is_refused_before_training(runs: ModuleType, tmp_path: Path) -> None:
+def test_unwritable_folder_is_rejected_before_training(runs: ModuleType, tmp_path: Path) -> None:
     """Not after the first epoch, as Lightning does."""
     blocked = tmp_path / "file"
     blocked.write_text("a file, not a folder")
@@ -132,7 +132,7 @@ def test_unwritable_folder_is_refused_before_training(runs: ModuleType, tmp_path
     assert steps == []
 
 
-def test_unwritable_root_is_refused_before_training(runs: ModuleType, tmp_path: Path) -> None:
+def test_unwritable_root_is_rejected_before_training(runs: ModuleType, tmp_path: Path) -> None:
     """Metrics go there, too, and Lightning would fail on them in the system's words."""
     blocked = tmp_path / "file"
     blocked.write_text("a file, not a folder")
@@ -303,7 +303,7 @@ def test_damaged_files_are_named(
         getattr(trainer, call)(runs.make_model(), ckpt_path=checkpoint)
 
 
-def test_one_flipped_byte_is_refused(checkpoint: Path, tmp_path: Path) -> None:
+def test_one_flipped_byte_is_rejected(checkpoint: Path, tmp_path: Path) -> None:
     """Wherever it is; files without a digest, of earlier versions or of others, are read."""
     content = checkpoint.read_bytes()
     changed_file = tmp_path / "changed.ckpt"
@@ -321,7 +321,7 @@ def test_one_flipped_byte_is_refused(checkpoint: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("entry", [3, {}, {"object": 3}, {"object": {}}, {"value": [1]}])
-def test_senseless_descriptions_are_refused(checkpoint: Path, entry: Any) -> None:
+def test_senseless_descriptions_are_rejected(checkpoint: Path, entry: Any) -> None:
     """Whatever stands where an environment or settings should be described."""
     content = read_checkpoint(checkpoint)
     record = content["rl4co"]
@@ -336,7 +336,7 @@ def test_senseless_descriptions_are_refused(checkpoint: Path, entry: Any) -> Non
     ("part", "size"), [("policy_kwargs", {"embed_dim": 10**9}), ("env", {"num_loc": 10**10})]
 )
 def test_absurd_sizes_in_a_checkpoint(checkpoint: Path, part: str, size: dict[str, int]) -> None:
-    """Are refused before memory is taken for them."""
+    """Are rejected before memory is taken for them."""
     content = read_checkpoint(checkpoint)
     entry = content["rl4co"]["arguments"][part]
     if part == "env":
@@ -349,7 +349,7 @@ def test_absurd_sizes_in_a_checkpoint(checkpoint: Path, part: str, size: dict[st
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss < before + 2**18
 
 
-def test_foreign_and_missing_files_are_refused(runs: ModuleType, tmp_path: Path) -> None:
+def test_foreign_and_missing_files_are_rejected(runs: ModuleType, tmp_path: Path) -> None:
     trainer = runs.make_trainer(tmp_path)
     torch.save({"weight": torch.zeros(3)}, tmp_path / "foreign.ckpt")
     with pytest.raises(FileFormatError, match=r"foreign\.ckpt, got a file with \['weight'\]"):
@@ -361,7 +361,7 @@ def test_foreign_and_missing_files_are_refused(runs: ModuleType, tmp_path: Path)
         trainer.fit(runs.make_model(), ckpt_path=tmp_path / "none.ckpt")
 
 
-def test_checkpoint_of_another_model_is_refused(
+def test_checkpoint_of_another_model_is_rejected(
     checkpoint: Path, runs: ModuleType, tmp_path: Path
 ) -> None:
     trainer = runs.make_trainer(tmp_path)
@@ -373,7 +373,7 @@ def test_checkpoint_of_another_model_is_refused(
 
 
 @pytest.mark.parametrize("name", ["PPO", "n_step_PPO", "ConstructAndImprove", "AttentionModel"])
-def test_models_are_found_that_nobody_has_imported(name: str, monkeypatch: Any) -> None:
+def test_models_are_found_that_are_not_imported_yet(name: str, monkeypatch: Any) -> None:
     """Algorithms, too, not only the methods of the zoo."""
     monkeypatch.setattr(checkpointing, "_subclasses", lambda cls: [])
     found = checkpointing._model_class(RL4COLitModule, name, "a file")

@@ -117,7 +117,7 @@ def test_policy_given_as_an_object_is_described_by_its_arguments(
 
 
 class Blocks(nn.Module):
-    """A network of one's own."""
+    """A custom network."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Settings of the trainer: what it passes on, what it decides, what it refuses."""
+"""Settings of the trainer: what it passes on, decides and rejects."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_double_precision(model_cls: Any) -> None:
     assert torch.isfinite(trainer.callback_metrics["val/reward"])
 
 
-def test_weights_in_half_precision_are_refused() -> None:
+def test_weights_in_half_precision_are_rejected() -> None:
     with pytest.raises(ConfigError, match="use 'bf16-mixed'"):
         RL4COTrainer(epochs=1, precision="bf16-true", **QUIET)
 
@@ -118,7 +118,7 @@ def test_matmul_precision_is_left_alone_on_a_cpu(monkeypatch: pytest.MonkeyPatch
         RL4COTrainer(epochs=1, matmul_precision="mediun", **QUIET)
 
 
-def test_unknown_arguments_are_refused() -> None:
+def test_unknown_arguments_are_rejected() -> None:
     with pytest.raises(UnknownNameError, match="did you mean 'max_epochs'"):
         RL4COTrainer(max_epoch=3, **QUIET)
 
