@@ -62,6 +62,14 @@ def evaluate(
     beam_width: BeamWidth = None,
     option: MethodOptions = None,
     imports: Imports = None,
+    allow_class: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--allow-class",
+            metavar="MODULE.CLASS",
+            help="Custom class of a folder written by save_pretrained; its code is imported.",
+        ),
+    ] = None,
     seed: Annotated[int, typer.Option(help="Seed of sampling and random symmetries.")] = 1234,
     solver: Annotated[
         str | None, typer.Option(help="Classical solver to compare with, e.g. lkh.")
@@ -85,7 +93,7 @@ def evaluate(
         raise ConfigError(f"expected a positive number of seconds, got {max_runtime:g}")
     from rl4co.tasks.evaluate import as_instances, evaluate_policy
 
-    policy, environment = _load(checkpoint, device, env, num_loc, param)
+    policy, environment = _load(checkpoint, device, env, num_loc, param, allow_class)
     instances = as_instances(environment, size if data is None else data)
     result = evaluate_policy(
         environment,
@@ -137,12 +145,19 @@ def _text(value: Any) -> str:
 
 
 def _load(
-    path: Path, device: str, env_name: str | None, num_loc: int | None, param: list[str] | None
+    path: Path,
+    device: str,
+    env_name: str | None,
+    num_loc: int | None,
+    param: list[str] | None,
+    allow_class: list[str] | None,
 ) -> tuple[Any, RL4COEnvBase]:
     """The policy of a checkpoint or folder, and the environment to evaluate it on."""
     from rl4co.tasks.load import find_device, load_policy
 
-    policy, saved_env = load_policy(path, find_device(device))
+    if allow_class and str(Path.cwd()) not in sys.path:
+        sys.path.insert(0, str(Path.cwd()))
+    policy, saved_env = load_policy(path, find_device(device), allow_class or ())
     params = generator_params(num_loc, param)
     if saved_env is not None and not params and env_name in (None, saved_env.name):
         return policy, saved_env

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +15,15 @@ from rl4co.envs.base import RL4COEnvBase
 
 
 def load_policy(
-    path: str | os.PathLike[str], device: str = "cpu"
+    path: str | os.PathLike[str], device: str = "cpu", allow_classes: Sequence[str | type] = ()
 ) -> tuple[Any, RL4COEnvBase | None]:
     """The policy of a Lightning checkpoint, or of a folder written by `save_pretrained`.
 
     Args:
         path: Checkpoint file or folder.
         device: Device of the policy.
+        allow_classes: Custom classes (or their module paths) that a folder may name; their code is
+            imported.
 
     Returns:
         The policy, and the checkpoint's environment (None for a folder, which has none).
@@ -29,7 +32,7 @@ def load_policy(
     if source.is_dir():
         from rl4co.models.policies.pretrained import load_pretrained
 
-        return load_pretrained(source, device), None
+        return load_pretrained(source, device, allow_classes), None
     if source.is_file():
         from rl4co.models.rl.base import RL4COLitModule
 

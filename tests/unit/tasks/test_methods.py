@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import json
 import sys
 
@@ -173,6 +174,24 @@ def test_modules_are_imported_for_what_they_register(
     assert result.exit_code == 0, result.output
     DECODING._entries.pop("of_the_user")
     assert "no_such_module" in run(*arguments, "--import", "no_such_module").output
+
+
+def test_custom_classes_are_evaluated_on_request(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """A folder of a policy with a custom class: the error says how to allow it."""
+    (tmp_path / "my_policy.py").write_text(
+        "from rl4co.models import AttentionModelPolicy\n"
+        "class MyPolicy(AttentionModelPolicy):\n    '''A custom policy.'''\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    cls = importlib.import_module("my_policy").MyPolicy
+    policy = cls(env_name="tsp", embed_dim=16, num_heads=2, num_encoder_layers=1)
+    folder = str(policy.save_pretrained(tmp_path / "model"))
+    arguments = ["eval", folder, "--size", "2", "--num-loc", "8"]
+    result = run(*arguments)
+    assert result.exit_code == 2 and "my_policy.MyPolicy" in result.output.replace("\n", "")
+    result = run(*arguments, "--allow-class", "my_policy.MyPolicy")
+    assert result.exit_code == 0, result.output
 
 
 def test_benchmarks_run_any_method(model: Path, tmp_path: Path):
