@@ -413,7 +413,7 @@ def test_run_py_and_the_command_do_the_same(tmp_path: Path, monkeypatch: pytest.
         )  # fmt: skip
         assert result.returncode == 0, result.stderr
         assert "test/reward" in result.stdout and "stamped" in result.stdout
-        assert f"in which process {os.getpid()} is at work" in result.stderr
+        assert f"in which process {os.getpid()} is running" in result.stderr
         (folder,) = (cwd / "logs" / "train" / "runs").iterdir()
         assert [file.name for file in busy.folder.glob("last*")] == ["last.ckpt"]
         rewards[name] = _reward(folder)
@@ -473,7 +473,7 @@ def test_folders_that_cannot_be_written_to_are_explained():
     missing = FileNotFoundError(errno.ENOENT, "No such file or directory", "nowhere/logs")
     assert "written to, got nowhere/logs (No such file or directory); choose" in _explain(missing)
     full = OSError(errno.ENOSPC, "No space left on device")
-    assert "got another (No space left on device); make room or choose" in _explain(full)
+    assert "got another (No space left on device); free some space or choose" in _explain(full)
     own = WriteError("logs/last.ckpt", full, "earlier checkpoints are intact, so make room")
     assert _explain(own) == (
         "expected to write logs/last.ckpt, got: No space left on device; earlier checkpoints are "

@@ -62,7 +62,7 @@ def test_full_disk_leaves_the_previous_checkpoint(
     trainer = runs.make_trainer(tmp_path, max_epochs=2, callbacks=[saving(tmp_path)])
     resource.setrlimit(resource.RLIMIT_FSIZE, (len(before) // 2, hard))
     try:
-        with pytest.raises(OSError, match="earlier checkpoints are intact, so make room"):
+        with pytest.raises(OSError, match="earlier checkpoints are intact"):
             trainer.fit(runs.make_model(), ckpt_path=checkpoint)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
@@ -153,7 +153,7 @@ def test_second_training_in_a_folder_is_warned(runs: ModuleType, tmp_path: Path)
 
     try:
         note.write_text(mark)
-        with pytest.warns(UserWarning, match=f"in which process {other.pid} is at work"):
+        with pytest.warns(UserWarning, match=f"in which process {other.pid} is running"):
             train()
         assert not note.exists()
         note.write_text(mark)
@@ -368,7 +368,7 @@ def test_checkpoint_of_another_model_is_rejected(
     with pytest.raises(FileFormatError, match="this POMO, got one of AttentionModel"):
         trainer.fit(runs.make_model("pomo"), ckpt_path=checkpoint)
     wider = runs.make_model(policy_kwargs={**runs.POLICY, "feedforward_hidden": 32})
-    with pytest.raises(FileFormatError, match=r"is \[16, 16\] instead of \[32, 16\]"):
+    with pytest.raises(FileFormatError, match=r"weight is .*\[16, 16\] instead of"):
         trainer.fit(wider, ckpt_path=checkpoint)
 
 
