@@ -18,13 +18,12 @@ import torch
 
 from tensordict import TensorDict
 from torch import Tensor
-from torch.distributions import Distribution
 
 from rl4co.core.adapters import adapt
 from rl4co.core.arguments import RecordsArguments, constructor_keywords
 from rl4co.core.errors import ConfigError, UnknownArgumentError
 from rl4co.envs.distributions import SamplerSpec, build_samplers
-from rl4co.envs.samplers import DistributionLike, Sampler
+from rl4co.envs.samplers import Sampler
 
 
 class Generator(RecordsArguments, ABC):
@@ -95,20 +94,6 @@ class Generator(RecordsArguments, ABC):
     def __repr__(self) -> str:
         shown = {name: value for name, value in vars(self).items() if not name.startswith("_")}
         return f"{type(self).__name__}({', '.join(f'{k}={v!r}' for k, v in shown.items())})"
-
-
-def depot_spec(
-    distribution: DistributionLike | None,
-    min_loc: float,
-    max_loc: float,
-    sampler: Sampler | Distribution | None = None,
-) -> SamplerSpec | None:
-    """Description of the depot's sampler; None if the depot is drawn with the customers."""
-    if distribution is None and sampler is None:
-        return None
-    # A sampler wins over the distribution, so any will do beside it.
-    chosen = "uniform" if distribution is None else distribution
-    return SamplerSpec(chosen, min_loc, max_loc, clip=True, sampler=sampler)
 
 
 def sample_locs_and_depot(

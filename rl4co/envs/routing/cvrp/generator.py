@@ -13,13 +13,8 @@ from torch.distributions import Distribution
 
 from rl4co.core.errors import ConfigError
 from rl4co.envs.distributions import SamplerSpec
-from rl4co.envs.generator import (
-    Generator,
-    check_interval,
-    check_num_loc,
-    depot_spec,
-    sample_locs_and_depot,
-)
+from rl4co.envs.generator import check_interval
+from rl4co.envs.routing._generator import RoutingGenerator
 from rl4co.envs.sampler_adapters import IntegerSampler
 from rl4co.envs.samplers import ConstantSampler, DistributionLike, Sampler
 
@@ -43,7 +38,7 @@ CAPACITIES: dict[int, float] = {
 }
 
 
-class CVRPGenerator(Generator):
+class CVRPGenerator(RoutingGenerator):
     """Customers with integer demands, a depot, and vehicles of one capacity.
 
     Demands are stored as fractions of the capacity, `demand = integer / capacity`, together with
@@ -72,6 +67,8 @@ class CVRPGenerator(Generator):
         `locs [*B, num_loc, 2]`, `depot [*B, 2]`, `demand [*B, num_loc]`, `capacity [*B, 1]`.
     """
 
+    demand_sampler: Sampler
+
     def __init__(
         self,
         num_loc: int = 20,
@@ -89,30 +86,23 @@ class CVRPGenerator(Generator):
         demand_sampler: Sampler | Distribution | None = None,
         **sampler_kwargs: Any,
     ) -> None:
-        self.num_loc = check_num_loc(num_loc)
-        check_interval("loc", min_loc, max_loc)
+        super().__init__(num_loc, min_loc, max_loc)
         check_interval("demand", min_demand, max_demand)
-        self.min_loc, self.max_loc = min_loc, max_loc
         self.min_demand, self.max_demand = min_demand, max_demand
         self.vehicle_capacity = vehicle_capacity
         self.capacity = get_default_capacity(num_loc) if capacity is None else capacity
-        samplers = self.build_samplers(
+        self.set_samplers(
             sampler_kwargs,
-            loc=SamplerSpec(loc_distribution, min_loc, max_loc, clip=True, sampler=loc_sampler),
-            depot=depot_spec(depot_distribution, min_loc, max_loc, depot_sampler),
+            loc=self.location_spec(loc_distribution, loc_sampler),
+            depot=self.depot_spec(depot_distribution, depot_sampler),
             demand=SamplerSpec(
                 demand_distribution, min_demand, max_demand, integer=True, sampler=demand_sampler
             ),
         )
-        self.loc_sampler = samplers["loc"]
-        self.depot_sampler = samplers.get("depot")
-        self.demand_sampler = samplers["demand"]
         self._check_demands()
 
     def _generate(self, batch_size: torch.Size, rng: torch.Generator | None) -> TensorDict:
-        locs, depot = sample_locs_and_depot(
-            batch_size, self.num_loc, self.loc_sampler, self.depot_sampler, rng
-        )
+        locs, depot = self.sample_locs_and_depot(batch_size, rng)
         demand = self.demand_sampler.sample(torch.Size((*batch_size, self.num_loc)), rng)
         units = float(self.capacity * self.vehicle_capacity)
         capacity = torch.full((*batch_size, 1), units, device=demand.device)

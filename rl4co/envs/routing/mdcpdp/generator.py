@@ -12,14 +12,14 @@ from torch.distributions import Distribution
 
 from rl4co.core.errors import ConfigError, UnknownNameError
 from rl4co.envs.distributions import SamplerSpec
-from rl4co.envs.generator import Generator, check_interval
+from rl4co.envs.routing._generator import RoutingGenerator
 from rl4co.envs.routing.pdp.generator import check_even_num_loc
 from rl4co.envs.samplers import DistributionLike, Sampler
 
 DepotMode = Literal["multiple", "single"]
 
 
-class MDCPDPGenerator(Generator):
+class MDCPDPGenerator(RoutingGenerator):
     """Pickups, their deliveries, and depots with one vehicle each.
 
     The first half of `locs` are pickups; the delivery of pickup j is `locs[j + num_loc / 2]`.
@@ -48,6 +48,9 @@ class MDCPDPGenerator(Generator):
         `lateness_weight [*B, 1]`.
     """
 
+    depot_sampler: Sampler
+    lateness_weight_sampler: Sampler
+
     def __init__(
         self,
         num_loc: int = 20,
@@ -67,9 +70,7 @@ class MDCPDPGenerator(Generator):
         lateness_weight_sampler: Sampler | Distribution | None = None,
         **sampler_kwargs: Any,
     ) -> None:
-        self.num_loc = check_even_num_loc(num_loc)
-        check_interval("loc", min_loc, max_loc)
-        self.min_loc, self.max_loc = min_loc, max_loc
+        super().__init__(check_even_num_loc(num_loc), min_loc, max_loc)
         if depot_mode not in get_args(DepotMode):
             raise UnknownNameError("depot_mode", depot_mode, get_args(DepotMode))
         self.num_agents, self.depot_mode = num_agents, depot_mode
@@ -77,12 +78,10 @@ class MDCPDPGenerator(Generator):
         self.min_lateness_weight = min_lateness_weight
         self.max_lateness_weight = max_lateness_weight
         self._check_vehicles()
-        samplers = self.build_samplers(
+        self.set_samplers(
             sampler_kwargs,
-            loc=SamplerSpec(loc_distribution, min_loc, max_loc, clip=True, sampler=loc_sampler),
-            depot=SamplerSpec(
-                depot_distribution, min_loc, max_loc, clip=True, sampler=depot_sampler
-            ),
+            loc=self.location_spec(loc_distribution, loc_sampler),
+            depot=self.location_spec(depot_distribution, depot_sampler),
             lateness_weight=SamplerSpec(
                 lateness_weight_distribution,
                 min_lateness_weight,
@@ -91,12 +90,9 @@ class MDCPDPGenerator(Generator):
                 sampler=lateness_weight_sampler,
             ),
         )
-        self.loc_sampler = samplers["loc"]
-        self.depot_sampler = samplers["depot"]
-        self.lateness_weight_sampler = samplers["lateness_weight"]
 
     def _generate(self, batch_size: torch.Size, rng: torch.Generator | None) -> TensorDict:
-        locs = self.loc_sampler.sample(torch.Size((*batch_size, self.num_loc, 2)), rng)
+        locs = self.sample_locs(batch_size, rng)
         weight = self.lateness_weight_sampler.sample(torch.Size((*batch_size, 1)), rng)
         capacity = torch.randint(
             self.min_capacity,

@@ -11,12 +11,11 @@ from tensordict import TensorDict
 from torch.distributions import Distribution
 
 from rl4co.core.errors import ConfigError
-from rl4co.envs.distributions import SamplerSpec
-from rl4co.envs.generator import Generator, check_interval, check_num_loc
+from rl4co.envs.routing._generator import RoutingGenerator
 from rl4co.envs.samplers import DistributionLike, Sampler
 
 
-class MTSPGenerator(Generator):
+class MTSPGenerator(RoutingGenerator):
     """Nodes drawn from one distribution, the first of which is the depot, and a number of agents.
 
     Args:
@@ -45,13 +44,11 @@ class MTSPGenerator(Generator):
         loc_sampler: Sampler | Distribution | None = None,
         **loc_kwargs: Any,
     ) -> None:
-        self.num_loc = check_num_loc(num_loc)
+        super().__init__(num_loc, min_loc, max_loc)
         if num_loc < 2:
             raise ConfigError(
                 f"expected num_loc of at least 2, the depot and a customer, got {num_loc}"
             )
-        check_interval("loc", min_loc, max_loc)
-        self.min_loc, self.max_loc = min_loc, max_loc
         for name, value in (("min", min_num_agents), ("max", max_num_agents)):
             if not isinstance(value, Integral) or value < 1:
                 raise ConfigError(
@@ -63,11 +60,10 @@ class MTSPGenerator(Generator):
                 f"{max_num_agents}"
             )
         self.min_num_agents, self.max_num_agents = min_num_agents, max_num_agents
-        loc = SamplerSpec(loc_distribution, min_loc, max_loc, clip=True, sampler=loc_sampler)
-        self.loc_sampler = self.build_samplers(loc_kwargs, loc=loc)["loc"]
+        self.set_samplers(loc_kwargs, loc=self.location_spec(loc_distribution, loc_sampler))
 
     def _generate(self, batch_size: torch.Size, rng: torch.Generator | None) -> TensorDict:
-        locs = self.loc_sampler.sample(torch.Size((*batch_size, self.num_loc, 2)), rng)
+        locs = self.sample_locs(batch_size, rng)
         num_agents = torch.randint(
             self.min_num_agents,
             self.max_num_agents + 1,

@@ -16,8 +16,7 @@ from torch.distributions import Distribution
 from rl4co.core.errors import ConfigError, UnknownNameError
 from rl4co.core.ops import get_distance
 from rl4co.data.io import save_tensordict_to_npz
-from rl4co.envs.distributions import SamplerSpec
-from rl4co.envs.generator import Generator, check_interval, check_num_loc
+from rl4co.envs.routing._generator import RoutingGenerator
 from rl4co.envs.routing._parts import pad_depot
 from rl4co.envs.routing.cvrp.generator import get_vehicle_capacity
 from rl4co.envs.routing.mtvrp.variants import (
@@ -37,7 +36,7 @@ SERVICE_TIME = (0.15, 0.18)
 WINDOW_LENGTH = (0.18, 0.2)
 
 
-class MTVRPGenerator(Generator):
+class MTVRPGenerator(RoutingGenerator):
     """Instances with all features, from which those not in their variant are then removed.
 
     Every instance of a batch has a variant of its own (Berto et al., 2024). What a variant does not
@@ -112,9 +111,7 @@ class MTVRPGenerator(Generator):
         loc_sampler: Sampler | Distribution | None = None,
         **sampler_kwargs: Any,
     ) -> None:
-        self.num_loc = check_num_loc(num_loc)
-        check_interval("loc", min_loc, max_loc)
-        self.min_loc, self.max_loc = min_loc, max_loc
+        super().__init__(num_loc, min_loc, max_loc)
         self.capacity = get_vehicle_capacity(num_loc) if capacity is None else capacity
         self.min_demand, self.max_demand = min_demand, max_demand
         self.min_backhaul, self.max_backhaul = min_backhaul, max_backhaul
@@ -133,8 +130,7 @@ class MTVRPGenerator(Generator):
         self._check_settings()
         self._weights = variant_weights(self.variant_probs, not self.use_combinations)
 
-        spec = SamplerSpec(loc_distribution, min_loc, max_loc, clip=True, sampler=loc_sampler)
-        self.loc_sampler = self.build_samplers(sampler_kwargs, loc=spec)["loc"]
+        self.set_samplers(sampler_kwargs, loc=self.location_spec(loc_distribution, loc_sampler))
 
     def _generate(self, batch_size: torch.Size, rng: torch.Generator | None) -> TensorDict:
         locs = self.generate_locations(batch_size, self.num_loc, rng)

@@ -13,13 +13,7 @@ from torch.distributions import Distribution
 from rl4co.core.errors import ConfigError, UnknownNameError
 from rl4co.core.ops import get_distance
 from rl4co.envs.distributions import SamplerSpec
-from rl4co.envs.generator import (
-    Generator,
-    check_interval,
-    check_num_loc,
-    depot_spec,
-    sample_locs_and_depot,
-)
+from rl4co.envs.routing._generator import RoutingGenerator
 from rl4co.envs.samplers import DistributionLike, Sampler
 
 #: Longest tour by number of customers (Kool et al., 2019): about half of an optimal tour of all.
@@ -29,7 +23,7 @@ PrizeType = Literal["const", "unif", "dist"]
 PRIZE_TYPES: tuple[PrizeType, ...] = ("const", "unif", "dist")
 
 
-class OPGenerator(Generator):
+class OPGenerator(RoutingGenerator):
     """Customers with prizes, a depot, and the length that a tour may have.
 
     Prizes are those of Fischetti et al. (1998): `const`, all 1; `unif`, uniform on 0.01, 0.02, ...,
@@ -59,6 +53,8 @@ class OPGenerator(Generator):
         `locs [*B, num_loc, 2]`, `depot [*B, 2]`, `prize [*B, num_loc]`, `max_length [*B]`.
     """
 
+    prize_sampler: Sampler | None
+
     def __init__(
         self,
         num_loc: int = 20,
@@ -76,11 +72,9 @@ class OPGenerator(Generator):
         prize_sampler: Sampler | Distribution | None = None,
         **sampler_kwargs: Any,
     ) -> None:
-        self.num_loc = check_num_loc(num_loc)
-        check_interval("loc", min_loc, max_loc)
+        super().__init__(num_loc, min_loc, max_loc)
         if prize_type not in PRIZE_TYPES:
             raise UnknownNameError("prize_type", prize_type, PRIZE_TYPES)
-        self.min_loc, self.max_loc = min_loc, max_loc
         self.min_prize, self.max_prize = min_prize, max_prize
         self.prize_type = prize_type
         self.max_length = get_default_max_length(num_loc) if max_length is None else max_length
@@ -90,20 +84,15 @@ class OPGenerator(Generator):
         if prize_distribution is not None or prize_sampler is not None:
             chosen = "uniform" if prize_distribution is None else prize_distribution
             prizes = SamplerSpec(chosen, min_prize, max_prize, clip=True, sampler=prize_sampler)
-        samplers = self.build_samplers(
+        self.set_samplers(
             sampler_kwargs,
-            loc=SamplerSpec(loc_distribution, min_loc, max_loc, clip=True, sampler=loc_sampler),
-            depot=depot_spec(depot_distribution, min_loc, max_loc, depot_sampler),
+            loc=self.location_spec(loc_distribution, loc_sampler),
+            depot=self.depot_spec(depot_distribution, depot_sampler),
             prize=prizes,
         )
-        self.loc_sampler = samplers["loc"]
-        self.depot_sampler = samplers.get("depot")
-        self.prize_sampler = samplers.get("prize")
 
     def _generate(self, batch_size: torch.Size, rng: torch.Generator | None) -> TensorDict:
-        locs, depot = sample_locs_and_depot(
-            batch_size, self.num_loc, self.loc_sampler, self.depot_sampler, rng
-        )
+        locs, depot = self.sample_locs_and_depot(batch_size, rng)
         instance = {
             "locs": locs,
             "depot": depot,

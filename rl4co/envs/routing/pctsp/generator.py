@@ -11,20 +11,14 @@ from torch.distributions import Distribution
 
 from rl4co.core.errors import ConfigError
 from rl4co.envs.distributions import SamplerSpec
-from rl4co.envs.generator import (
-    Generator,
-    check_interval,
-    check_num_loc,
-    depot_spec,
-    sample_locs_and_depot,
-)
+from rl4co.envs.routing._generator import RoutingGenerator
 from rl4co.envs.samplers import DistributionLike, Sampler, UniformSampler
 
 #: Estimated length of a tour by number of customers (Kool et al., 2019).
 TOUR_LENGTHS: dict[int, float] = {20: 2.0, 50: 3.0, 100: 4.0}
 
 
-class PCTSPGenerator(Generator):
+class PCTSPGenerator(RoutingGenerator):
     """Customers with prizes and penalties, and a depot.
 
     As in Kool et al. (2019): prizes are uniform on `[0, 4 / n]`, so that about half of the
@@ -60,6 +54,9 @@ class PCTSPGenerator(Generator):
         `prize_required [*B]`.
     """
 
+    penalty_sampler: Sampler
+    prize_sampler: Sampler
+
     def __init__(
         self,
         num_loc: int = 20,
@@ -76,9 +73,7 @@ class PCTSPGenerator(Generator):
         depot_sampler: Sampler | Distribution | None = None,
         **sampler_kwargs: Any,
     ) -> None:
-        self.num_loc = check_num_loc(num_loc)
-        check_interval("loc", min_loc, max_loc)
-        self.min_loc, self.max_loc = min_loc, max_loc
+        super().__init__(num_loc, min_loc, max_loc)
         self.penalty_factor, self.prize_required = penalty_factor, prize_required
         length = get_default_tour_length(num_loc) if max_penalty is None else max_penalty
         self.max_penalty = length * penalty_factor / num_loc
@@ -93,22 +88,16 @@ class PCTSPGenerator(Generator):
                 "expected prize_required between 0 and 4, the most that all prizes together can "
                 f"be, got {prize_required!r}; give a prize_distribution of larger ones"
             )
-        samplers = self.build_samplers(
+        self.set_samplers(
             sampler_kwargs,
-            loc=SamplerSpec(loc_distribution, min_loc, max_loc, clip=True, sampler=loc_sampler),
-            depot=depot_spec(depot_distribution, min_loc, max_loc, depot_sampler),
+            loc=self.location_spec(loc_distribution, loc_sampler),
+            depot=self.depot_spec(depot_distribution, depot_sampler),
             penalty=SamplerSpec(penalty_distribution, 0.0, self.max_penalty, clip=True),
             prize=SamplerSpec(prize_distribution, 0.0, self.max_prize, clip=True),
         )
-        self.loc_sampler = samplers["loc"]
-        self.depot_sampler = samplers.get("depot")
-        self.penalty_sampler = samplers["penalty"]
-        self.prize_sampler = samplers["prize"]
 
     def _generate(self, batch_size: torch.Size, rng: torch.Generator | None) -> TensorDict:
-        locs, depot = sample_locs_and_depot(
-            batch_size, self.num_loc, self.loc_sampler, self.depot_sampler, rng
-        )
+        locs, depot = self.sample_locs_and_depot(batch_size, rng)
         size = locs.shape[:-1]
         penalty = self.penalty_sampler.sample(size, rng)
         expected = self.prize_sampler.sample(size, rng)

@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, get_args
+from typing import Any
 
 import torch
 
 from tensordict import TensorDict
 from torch.distributions import Distribution
 
-from rl4co.core.errors import ConfigError, UnknownNameError
-from rl4co.envs.distributions import SamplerSpec
-from rl4co.envs.generator import (
-    Generator,
-    check_interval,
-    check_num_loc,
-    depot_spec,
-    sample_locs_and_depot,
+from rl4co.core.errors import ConfigError
+from rl4co.envs.generator import check_num_loc
+from rl4co.envs.routing._generator import (
+    InitSolType,
+    RoutingGenerator,
+    check_init_sol_type,
 )
 from rl4co.envs.samplers import DistributionLike, Sampler
 
-InitSolType = Literal["random", "greedy"]
 
-
-class PDPGenerator(Generator):
+class PDPGenerator(RoutingGenerator):
     """Pickups, their deliveries, and a depot.
 
     The first half of `locs` are pickups; the delivery of pickup j is `locs[j + num_loc / 2]`.
@@ -57,24 +53,16 @@ class PDPGenerator(Generator):
         depot_sampler: Sampler | Distribution | None = None,
         **sampler_kwargs: Any,
     ) -> None:
-        self.num_loc = check_even_num_loc(num_loc)
-        check_interval("loc", min_loc, max_loc)
-        self.min_loc, self.max_loc = min_loc, max_loc
-        if init_sol_type not in get_args(InitSolType):
-            raise UnknownNameError("initial solution type", init_sol_type, get_args(InitSolType))
-        self.init_sol_type = init_sol_type
-        samplers = self.build_samplers(
+        super().__init__(check_even_num_loc(num_loc), min_loc, max_loc)
+        self.init_sol_type = check_init_sol_type(init_sol_type)
+        self.set_samplers(
             sampler_kwargs,
-            loc=SamplerSpec(loc_distribution, min_loc, max_loc, clip=True, sampler=loc_sampler),
-            depot=depot_spec(depot_distribution, min_loc, max_loc, depot_sampler),
+            loc=self.location_spec(loc_distribution, loc_sampler),
+            depot=self.depot_spec(depot_distribution, depot_sampler),
         )
-        self.loc_sampler = samplers["loc"]
-        self.depot_sampler = samplers.get("depot")
 
     def _generate(self, batch_size: torch.Size, rng: torch.Generator | None) -> TensorDict:
-        locs, depot = sample_locs_and_depot(
-            batch_size, self.num_loc, self.loc_sampler, self.depot_sampler, rng
-        )
+        locs, depot = self.sample_locs_and_depot(batch_size, rng)
         return TensorDict({"locs": locs, "depot": depot}, batch_size=batch_size)
 
 

@@ -11,18 +11,12 @@ from tensordict import TensorDict
 from torch.distributions import Distribution
 
 from rl4co.core.errors import ConfigError
-from rl4co.envs.distributions import SamplerSpec
-from rl4co.envs.generator import (
-    Generator,
-    check_interval,
-    check_num_loc,
-    depot_spec,
-    sample_locs_and_depot,
-)
+from rl4co.envs.generator import check_interval
+from rl4co.envs.routing._generator import RoutingGenerator
 from rl4co.envs.samplers import DistributionLike, Sampler, UniformSampler
 
 
-class SVRPGenerator(Generator):
+class SVRPGenerator(RoutingGenerator):
     """Technicians with skills, and customers that ask for some skill.
 
     The skills of technicians are uniform and sorted; those asked for are uniform between 0 and the
@@ -63,12 +57,10 @@ class SVRPGenerator(Generator):
         depot_sampler: Sampler | Distribution | None = None,
         **sampler_kwargs: Any,
     ) -> None:
-        self.num_loc = check_num_loc(num_loc)
-        check_interval("loc", min_loc, max_loc)
+        super().__init__(num_loc, min_loc, max_loc)
         check_interval("skill", min_skill, max_skill)
         if min_skill < 0:
             raise ConfigError(f"expected min_skill >= 0, got {min_skill!r}")
-        self.min_loc, self.max_loc = min_loc, max_loc
         self.min_skill, self.max_skill = min_skill, max_skill
         self.tech_costs = tuple(float(cost) for cost in tech_costs)
         if not self.tech_costs or min(self.tech_costs) < 0 or max(self.tech_costs) == 0:
@@ -76,18 +68,14 @@ class SVRPGenerator(Generator):
                 "expected tech_costs of one technician or more, none negative and not all 0, "
                 f"got {tech_costs!r}"
             )
-        samplers = self.build_samplers(
+        self.set_samplers(
             sampler_kwargs,
-            loc=SamplerSpec(loc_distribution, min_loc, max_loc, clip=True, sampler=loc_sampler),
-            depot=depot_spec(depot_distribution, min_loc, max_loc, depot_sampler),
+            loc=self.location_spec(loc_distribution, loc_sampler),
+            depot=self.depot_spec(depot_distribution, depot_sampler),
         )
-        self.loc_sampler = samplers["loc"]
-        self.depot_sampler = samplers.get("depot")
 
     def _generate(self, batch_size: torch.Size, rng: torch.Generator | None) -> TensorDict:
-        locs, depot = sample_locs_and_depot(
-            batch_size, self.num_loc, self.loc_sampler, self.depot_sampler, rng
-        )
+        locs, depot = self.sample_locs_and_depot(batch_size, rng)
         num_techs = len(self.tech_costs)
         technician = UniformSampler(low=self.min_skill, high=self.max_skill)
         techs = technician.sample(torch.Size((*batch_size, num_techs, 1)), rng).sort(-2).values

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, get_args
+from typing import Any
 
 import torch
 
 from tensordict import TensorDict
 from torch.distributions import Distribution
 
-from rl4co.core.errors import UnknownNameError
-from rl4co.envs.distributions import SamplerSpec
-from rl4co.envs.generator import Generator, check_interval, check_num_loc
+from rl4co.envs.routing._generator import (
+    InitSolType,
+    RoutingGenerator,
+    check_init_sol_type,
+)
 from rl4co.envs.samplers import DistributionLike, Sampler
 
-InitSolType = Literal["random", "greedy"]
 
-
-class TSPGenerator(Generator):
+class TSPGenerator(RoutingGenerator):
     """Cities drawn from one distribution.
 
     Args:
@@ -44,15 +44,10 @@ class TSPGenerator(Generator):
         loc_sampler: Sampler | Distribution | None = None,
         **loc_kwargs: Any,
     ) -> None:
-        self.num_loc = check_num_loc(num_loc)
-        check_interval("loc", min_loc, max_loc)
-        self.min_loc, self.max_loc = min_loc, max_loc
-        if init_sol_type not in get_args(InitSolType):
-            raise UnknownNameError("initial solution type", init_sol_type, get_args(InitSolType))
-        self.init_sol_type = init_sol_type
-        loc = SamplerSpec(loc_distribution, min_loc, max_loc, clip=True, sampler=loc_sampler)
-        self.loc_sampler = self.build_samplers(loc_kwargs, loc=loc)["loc"]
+        super().__init__(num_loc, min_loc, max_loc)
+        self.init_sol_type = check_init_sol_type(init_sol_type)
+        self.set_samplers(loc_kwargs, loc=self.location_spec(loc_distribution, loc_sampler))
 
     def _generate(self, batch_size: torch.Size, rng: torch.Generator | None) -> TensorDict:
-        locs = self.loc_sampler.sample(torch.Size((*batch_size, self.num_loc, 2)), rng)
+        locs = self.sample_locs(batch_size, rng)
         return TensorDict({"locs": locs}, batch_size=batch_size)
