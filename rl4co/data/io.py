@@ -17,7 +17,7 @@ import zlib
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import numpy as np
 import torch
@@ -101,7 +101,12 @@ def load_npz_to_tensordict(
             "file with generate_default_datasets (the sets of the paper), generate_dataset or "
             "save_tensordict_to_npz"
         )
-    arrays = _read_arrays(source)
+    try:
+        arrays = read_npz(source)
+    except FileFormatError:
+        raise
+    except (ValueError, OSError) as error:
+        raise _unreadable(source, str(error)) from error
     if expected_keys is not None:
         _check_keys(source, set(arrays), set(expected_keys), set(optional_keys))
     tensors = {key: _to_tensor(source, key, array) for key, array in arrays.items()}
@@ -167,29 +172,60 @@ def _to_array(key: object, value: object) -> NDArray[np.generic]:
     return (value.float() if value.dtype == torch.bfloat16 else value).numpy()
 
 
-def _read_arrays(source: Path) -> dict[str, NDArray[np.generic]]:
-    """All arrays of an archive, read completely."""
+def read_npz(path: str | os.PathLike[str]) -> dict[str, NDArray[np.generic]]:
+    """All arrays of an `.npz` archive; sizes are checked before memory is allocated.
+
+    Args:
+        path: The file.
+
+    Raises:
+        FileFormatError: The archive is larger than the limit of :mod:`rl4co.data.size_limit`.
+        ValueError: The archive is damaged, empty or holds Python objects.
+    """
     arrays: dict[str, NDArray[np.generic]] = {}
-    if not zipfile.is_zipfile(source):
-        raise _unreadable(source, "it is no archive, or the end of it is missing")
     key = None
-    try:
-        with zipfile.ZipFile(source) as archive:
-            # Announced sizes: `zipfile` reads no more of an entry than its size.
-            check_input_size(sum(entry.file_size for entry in archive.infolist()), source)
-            for entry in archive.infolist():
-                key = entry.filename.removesuffix(".npy")
-                with archive.open(entry) as file:
-                    check_array_size(file, entry.file_size)
-                with archive.open(entry) as file:
-                    arrays[key] = np.lib.format.read_array(file, allow_pickle=False)
-    except FileFormatError:
-        raise
-    except _READ_ERRORS as error:
-        raise _unreadable(source, f"key {key!r}: {reason_of(error)}") from error
+    with open(path, "rb") as source:
+        if not zipfile.is_zipfile(source):
+            raise ValueError("it is no archive, or the end of it is missing")
+        try:
+            with zipfile.ZipFile(source) as archive:
+                # Announced sizes: `zipfile` reads no more of an entry than its size.
+                check_input_size(sum(entry.file_size for entry in archive.infolist()), path)
+                for entry in archive.infolist():
+                    key = entry.filename.removesuffix(".npy")
+                    with archive.open(entry) as file:
+                        check_array_size(file, entry.file_size)
+                    with archive.open(entry) as file:
+                        arrays[key] = np.lib.format.read_array(file, allow_pickle=False)
+        except FileFormatError:
+            raise
+        except _READ_ERRORS as error:
+            raise ValueError(f"key {key!r}: {reason_of(error)}") from error
     if not arrays:
-        raise _unreadable(source, "it is empty")
+        raise ValueError("it is empty")
     return arrays
+
+
+def read_npy(path: str | os.PathLike[str]) -> NDArray[Any]:
+    """The array of an `.npy` file; its size is checked before memory is allocated.
+
+    Args:
+        path: The file.
+
+    Raises:
+        FileFormatError: The file is larger than the limit of :mod:`rl4co.data.size_limit`.
+        ValueError: The file is damaged or holds Python objects.
+    """
+    with open(path, "rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        check_input_size(size, path)
+        try:
+            check_array_size(file, size)
+            file.seek(0)
+            array: NDArray[Any] = np.lib.format.read_array(file, allow_pickle=False)
+        except _READ_ERRORS as error:
+            raise ValueError(reason_of(error)) from error
+    return array
 
 
 def check_array_size(file: IO[bytes], size: int) -> None:

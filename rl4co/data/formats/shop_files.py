@@ -25,14 +25,11 @@ import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-import numpy as np
-
 from rl4co.core.errors import FileFormatError
 from rl4co.data.formats.numbers import NumberReader, read_jobs
 from rl4co.data.formats.shop import Operation, ShopInstance
 from rl4co.data.formats.source import CORRECT, TRUNCATED, Source, is_number
-from rl4co.data.io import check_array_size
-from rl4co.data.size_limit import check_input_size
+from rl4co.data.io import read_npy
 
 #: The least numbers on the first line of a job: two operations, or one with the count of machines.
 _SHORTEST = 4
@@ -315,15 +312,12 @@ def read_l2d(path: str | os.PathLike[str]) -> list[ShopInstance]:
         FileFormatError: The array is damaged or has another shape.
     """
     source = Source(Path(path), "", ())
-    with open(path, "rb") as file:
-        size = os.fstat(file.fileno()).st_size
-        check_input_size(size, path)
-        try:
-            check_array_size(file, size)
-            file.seek(0)
-            array = np.load(file, allow_pickle=False)
-        except (ValueError, EOFError, OSError) as error:
-            raise source.fault("an array of numbers", str(error), TRUNCATED) from None
+    try:
+        array = read_npy(path)
+    except FileFormatError:
+        raise
+    except ValueError as error:
+        raise source.fault("an array of numbers", str(error), TRUNCATED) from None
     if array.ndim != 4 or array.shape[1] != 2 or array.dtype.kind not in "iu":
         raise source.fault(
             "whole numbers of shape [B, 2, J, M]", f"{array.dtype} of {array.shape}", CORRECT

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from rl4co.core.errors import ConfigError, FileFormatError
+from rl4co.data.io import read_npy, read_npz
 from rl4co.envs.eda._power_grid import Complex, PowerGrid, Real, cached_impedance
 
 #: The published files and their SHA-256.
@@ -269,20 +270,17 @@ def _read_arrays(path: Path | None, key: str) -> dict[str, NDArray[Any]]:
     """Arrays of a file: that of an `.npy` under `key`, those of an `.npz` under their names."""
     assert path is not None
     try:
-        content = np.load(path, allow_pickle=False)
-        found = (
-            {key: content}
-            if isinstance(content, np.ndarray)
-            else {name: content[name] for name in content.files}
-        )
-    except (ValueError, EOFError, OSError, zipfile.BadZipFile) as error:
+        arrays = read_npz(path) if zipfile.is_zipfile(path) else {key: read_npy(path)}
+    except FileFormatError:
+        raise
+    except (ValueError, OSError) as error:
         raise FileFormatError(
             f"expected arrays without Python objects in {path}, got: {error}; write it with "
             "numpy.save"
         ) from error
-    if key not in found:
-        raise FileFormatError(f"expected the key {key!r} in {path}, got {sorted(found)}")
-    return found
+    if key not in arrays:
+        raise FileFormatError(f"expected the key {key!r} in {path}, got {sorted(arrays)}")
+    return arrays
 
 
 def _check_frequencies(

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from rl4co.core.errors import FileFormatError
-from rl4co.data.io import reason_of
+from rl4co.data.io import read_npz, reason_of
 
 P = TypeVar("P", bound=nn.Module)
 Weights = dict[str, Tensor]
@@ -49,11 +49,10 @@ def read_weights(path: str | Path, method: str) -> Mapping[str, Any]:
     content: Any
     try:
         if path.suffix == ".npz":
-            with np.load(path, allow_pickle=False) as arrays:
-                content = {key: torch.as_tensor(arrays[key]) for key in arrays.files}
+            content = {key: torch.as_tensor(array) for key, array in read_npz(path).items()}
         else:
             content = torch.load(path, map_location="cpu", weights_only=True)
-    except PermissionError:
+    except (PermissionError, FileFormatError):
         raise
     except _UNREADABLE as error:
         raise FileFormatError(

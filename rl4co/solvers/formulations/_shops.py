@@ -78,7 +78,7 @@ class JobShopFormulation(SchedulingFormulation):
                 "spt": lambda state: self.startable_times(state).amin(-1),
                 "fifo": lambda state: state["job_busy_until"],
                 "lor": _remaining_operations,
-                "lwkr": _remaining_work,
+                "lwkr": _RemainingWork(),
             }
         )
 
@@ -118,10 +118,29 @@ def _remaining_operations(state: State) -> Tensor:
     return (state["end_op_per_job"] - state["next_op"]).double()
 
 
-def _remaining_work(state: State) -> Tensor:
-    """Mean processing times of operations that are not started, summed over each job `[B, J]`."""
-    times = state["proc_times"].double()  # [B, M, O]
-    work = times.sum(-2) / (times > 0).sum(-2).clamp_min(1)  # [B, O]
-    done = work.cumsum(-1)
-    last, following = state["end_op_per_job"], state["next_op"]
-    return done.gather(-1, last) - done.gather(-1, following) + work.gather(-1, following)
+class _RemainingWork:
+    """Mean processing times of operations that are not started, summed over each job `[B, J]`.
+
+    The work of the operations and its running sum are computed once per tensor `proc_times`, which
+    all states of an episode share.
+    """
+
+    def __init__(self) -> None:
+        self._times: Tensor | None = None
+        self._version: int | None = None
+        self._sums: tuple[Tensor, Tensor] | None = None
+
+    def __call__(self, state: State) -> Tensor:
+        work, cumulative = self._work(state["proc_times"])  # [B, O] each
+        last, following = state["end_op_per_job"], state["next_op"]
+        left = cumulative.gather(-1, last) - cumulative.gather(-1, following)
+        return left + work.gather(-1, following)
+
+    def _work(self, proc_times: Tensor) -> tuple[Tensor, Tensor]:
+        # Tensors count the writes into them, except those made in inference mode.
+        version = None if proc_times.is_inference() else proc_times._version
+        if self._sums is None or proc_times is not self._times or version != self._version:
+            times = proc_times.double()  # [B, M, O]
+            work = times.sum(-2) / (times > 0).sum(-2).clamp_min(1)  # [B, O]
+            self._times, self._version, self._sums = proc_times, version, (work, work.cumsum(-1))
+        return self._sums

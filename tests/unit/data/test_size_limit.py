@@ -7,6 +7,8 @@ import io
 import tracemalloc
 import zipfile
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +19,8 @@ from rl4co.core.errors import ConfigError, FileFormatError
 from rl4co.data import load_npz_to_tensordict, read_instance
 from rl4co.data.formats.shop_files import read_l2d
 from rl4co.data.size_limit import DEFAULT_LIMIT, VARIABLE, input_limit, read_limited
+from rl4co.envs import DPPEnv
+from rl4co.models.original_weights.files import read_weights
 
 SQUARE = b'{"coordinates": [[0, 0], [0, 3], [4, 3], [4, 0]]}'
 
@@ -74,6 +78,34 @@ def test_the_limit_can_be_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
             else:
                 with pytest.raises(FileFormatError, match=VARIABLE):
                     read(path)
+
+
+def read_chip(path: Path) -> None:
+    DPPEnv(generator_params={"chip_file": path})
+
+
+@pytest.mark.parametrize(
+    ("name", "reader"),
+    [
+        ("large.npz", read_chip),
+        ("large.npy", read_chip),
+        ("large.npz", partial(read_weights, method="POMO")),
+    ],
+)
+def test_chips_and_original_weights(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, reader: Callable[[Path], object]
+):
+    """Readers of arrays outside this package check the limit, too."""
+    path = tmp_path / name
+    impedance = np.ones((2, 100, 100), complex)
+    if path.suffix == ".npz":
+        np.savez_compressed(path, impedance=impedance)
+    else:
+        np.save(path, impedance)
+    monkeypatch.setenv(VARIABLE, "300KB")
+    assert path.suffix == ".npy" or path.stat().st_size < 300_000
+    with pytest.raises(FileFormatError, match=VARIABLE):
+        reader(path)
 
 
 def test_streams_without_an_end(monkeypatch: pytest.MonkeyPatch):

@@ -233,6 +233,29 @@ def test_rules_as_policies(name):
         assert torch.equal(env.solve(td[b : b + 1], solver="dispatching")[1], costs[b : b + 1])
 
 
+@pytest.mark.parametrize("name", ["jssp", "fjsp"])
+def test_remaining_work_is_summed_once_per_episode(name, monkeypatch: pytest.MonkeyPatch):
+    """A policy that is used again sees instances that were modified in place."""
+    env = make(name)
+    td = env.reset(draw(env, 3))
+    sums = []
+    cumsum = torch.Tensor.cumsum
+
+    def counting(x: torch.Tensor, dim: int) -> torch.Tensor:
+        sums.append(x.dtype == torch.float64)
+        return cumsum(x, dim)
+
+    monkeypatch.setattr(torch.Tensor, "cumsum", counting)
+    policy = dispatching_policy(env, "mwkr")
+    rollout(env, td.clone(False), policy)
+    assert sum(sums) == 1
+    td["proc_times"].mul_(1 + torch.arange(td["proc_times"].shape[-1]) % 3)
+    td = env.reset(td.select(*env.instance_shapes))
+    again = rollout(env, td.clone(False), policy)[2]
+    assert sum(sums) == 2
+    assert torch.equal(again, rollout(env, td.clone(False), dispatching_policy(env, "mwkr"))[2])
+
+
 @pytest.mark.parametrize("name", ["jssp", "fjsp", "ffsp", "smtwtp"])
 def test_random_dispatching(name):
     """A seed fixes it and leaves the global generator alone; the default is not always the same."""
