@@ -88,6 +88,7 @@ def run(cfg: DictConfig) -> tuple[dict[str, float], dict[str, Any]]:
         log.info(f"Training {type(model).__name__} on {env.name} from {resumed or 'scratch'}")
         trainer.fit(model, ckpt_path=resumed)
         metrics.update(_values(trainer))
+        _log_best(trainer)
     if cfg.get("test", True):
         checkpoint = _test_checkpoint(cfg, trainer)
         log.info(f"Testing {checkpoint or 'the current weights'}")
@@ -237,6 +238,20 @@ def _test_checkpoint(cfg: DictConfig, trainer: Any) -> str | None:
     if not cfg.get("train", True):
         return cfg.get("ckpt_path")
     return getattr(trainer.checkpoint_callback, "best_model_path", None) or None
+
+
+def _log_best(trainer: Any) -> None:
+    """Logs the best validation of a training and its checkpoint, beside the last validation."""
+    checkpoint = trainer.checkpoint_callback
+    score = getattr(checkpoint, "best_model_score", None)
+    if score is None:
+        return
+    last = trainer.callback_metrics.get(checkpoint.monitor)
+    beside = "" if last is None else f", last {float(last):.4f}"
+    log.info(
+        f"Best {checkpoint.monitor} {float(score):.4f}{beside}; "
+        f"its weights are in {checkpoint.best_model_path}"
+    )
 
 
 def _report(metrics: dict[str, float]) -> None:

@@ -38,6 +38,7 @@ from rl4co.models.rl.optimizers import (
     create_optimizer,
     create_scheduler,
 )
+from rl4co.models.rl.policy_check import check_policy_reads_states
 
 M = TypeVar("M", bound="RL4COLitModule")
 
@@ -113,6 +114,7 @@ class RL4COLitModule(RecordsArguments, DataHooks):
         # The caller's environment stays as it is.
         self.env = env if data_dir is None else env.with_data(data_dir)
         self.policy = policy
+        check_policy_reads_states(policy, self.env)
         self.batch_size = _positive("batch_size", batch_size)
         self.val_batch_size = _positive("val_batch_size", val_batch_size, batch_size)
         self.test_batch_size = _positive("test_batch_size", test_batch_size, batch_size)

@@ -111,6 +111,37 @@ def test_run_is_reproducible(tmp_path: Path):
     assert first["train/reward"] != other["train/reward"]
 
 
+def test_best_validation_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture):
+    """Its value and its checkpoint; nothing for a run that keeps none."""
+    caplog.set_level("INFO")
+    objects = run(tiny(tmp_path / "a", "test=false", "trainer.max_epochs=2"))[1]
+    checkpoint = objects["trainer"].checkpoint_callback
+    (line,) = [record.message for record in caplog.records if "Best val" in record.message]
+    assert f"{float(checkpoint.best_model_score):.4f}" in line
+    assert checkpoint.best_model_path in line
+    caplog.clear()
+    run(
+        tiny(
+            tmp_path / "b",
+            "test=false",
+            "~callbacks.model_checkpoint",
+            "~callbacks.last_checkpoint",
+        )
+    )
+    assert not [record for record in caplog.records if "Best val" in record.message]
+
+
+@pytest.mark.parametrize(
+    "choice",
+    ["model=glop", "model=am_gnn"]
+    + [f"experiment=routing/{name}" for name in ("glop", "glop-cvrp2000", "glop-pctsp500")]
+    + [f"experiment=graph/{name}" for name in ("flp-gcn", "flp-gat", "flp-mlp", "mcp-sage")],
+)
+def test_learning_rates_of_unstable_methods_are_low(choice: str):
+    """With 1e-3, GLOP and the Attention Model on graphs can end worse than they began."""
+    assert load_config([choice]).model.optimizer_kwargs.lr <= 3e-4
+
+
 def test_configuration_is_not_modified(tmp_path: Path):
     """The caller's configuration stays as it is."""
     cfg = tiny(tmp_path, "train=false", "test=false", "+model_checkpoint.filename=other")
