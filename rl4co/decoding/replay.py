@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from rl4co.core.ops import gather_nodes, step_entropy
-from rl4co.decoding.rollout import SUPPORT, LogitsFn, Rollout
+from rl4co.decoding.rollout import SUPPORT, Rollout
 from rl4co.decoding.strategies import DecodingStrategy
 from rl4co.envs.base import State
 
@@ -37,18 +37,14 @@ WHOLE = 8
 FUSED_QUERIES = 2**20
 
 
-def log_probs_from(logits_fn: LogitsFn) -> LogProbFn:
-    """Log-probabilities of actions from a function that returns logits."""
-
-    def log_prob_fn(
-        state: State, actions: Tensor, strategy: DecodingStrategy, with_entropy: bool
-    ) -> tuple[Tensor, Tensor | None]:
-        logits = strategy.filter(logits_fn(state), state.get(SUPPORT, state["action_mask"]))
-        log_probs = logits.log_softmax(-1)  # [B, Q, N]
-        entropy = step_entropy(log_probs) if with_entropy else None
-        return gather_nodes(log_probs, actions), entropy
-
-    return log_prob_fn
+def evaluate_logits(
+    logits: Tensor, state: State, actions: Tensor, strategy: DecodingStrategy, with_entropy: bool
+) -> tuple[Tensor, Tensor | None]:
+    """Log-probabilities and entropies `[B, Q]` (or None) of actions, from logits `[B, Q, N]`."""
+    filtered = strategy.filter(logits, state.get(SUPPORT, state["action_mask"]))
+    log_probs = filtered.log_softmax(-1)  # [B, Q, N]
+    entropy = step_entropy(log_probs) if with_entropy else None
+    return gather_nodes(log_probs, actions), entropy
 
 
 def replay(

@@ -257,7 +257,6 @@ class EndOfEpisode:
         self.task = task
         self.fewest, self.most = task.step_range()
         self._next_look = self.fewest
-        self._interval = max(1, self.fewest // 8)
         self._done_since_look: list[Tensor] = []
 
     def is_reached(self, step: int, state: State) -> bool:
@@ -277,7 +276,7 @@ class EndOfEpisode:
             return False
         if all_finished(self.task.env, state):
             return True
-        self._next_look, self._interval = step + self._interval, 2 * self._interval
+        self._next_look = step + max(1, self.fewest // 8, step - self.fewest)
         self._done_since_look.clear()
         return False
 

@@ -255,7 +255,7 @@ class Sampling(DecodingStrategy):
 
 def _is_fused(strategy: DecodingStrategy, task: DecodingTask, logits: Tensor) -> bool:
     """Whether the fused kernel may choose from these logits."""
-    return strategy.is_softmax and not task.with_entropy and kernels.pointer.applies(logits)
+    return kernels.pointer.applies(logits) and strategy.is_softmax and not task.with_entropy
 
 
 @dataclasses.dataclass(frozen=True)
@@ -364,9 +364,6 @@ def get_decoding_strategy(decode_type: DecodeType, **settings: Any) -> DecodingS
 
 _cached_strategy = functools.lru_cache(maxsize=256)(get_decoding_strategy)
 
-#: Settings that differ from call to call, so that strategies are cached without them.
-_PER_CALL = ("rng", "actions")
-
 
 def complete_strategy(
     decode_type: DecodeType, defaults: Mapping[str, Any], settings: Mapping[str, Any]
@@ -387,8 +384,10 @@ def complete_strategy(
     settings = {**defaults, **{key: value for key, value in settings.items() if value is not None}}
     if not isinstance(decode_type, str) or decode_type not in _STRATEGIES:
         return get_decoding_strategy(decode_type, **settings)
-    per_call = {key: settings.pop(key) for key in _PER_CALL if key in settings}
-    _check_settings(_STRATEGIES[decode_type][0], decode_type, per_call)
+    # What differs from call to call is no part of the cache.
+    per_call = {"rng": settings.pop("rng")} if "rng" in settings else {}
+    if decode_type == "evaluate" and "actions" in settings:
+        per_call["actions"] = settings.pop("actions")
     return _cached_strategy(decode_type, **settings).with_settings(**per_call)
 
 

@@ -185,14 +185,14 @@ class PointerAttention(nn.Module):
         return glimpse @ logit_key.mT / math.sqrt(logit_key.shape[-1])
 
     def fold(self, logit_key: Tensor) -> Tensor | None:
-        """Keys `[..., N, D]` that score heads without the output projection, for the fused kernel.
+        """Keys `[..., N, D]` that score heads without the output projection.
 
         As $(W_o h)^\\top K_i = h^\\top (W_o^\\top K_i)$, the projection is applied once for every
         node instead of once for every query. None if the pointer was changed in any way, or if the
         projection has a bias.
         """
         layer = self.project_out
-        if not (self.has_default_attention and kernels.may_replace(self)):
+        if not (self.has_default_attention and kernels.is_untouched(self)):
             return None
         if not isinstance(layer, nn.Linear) or layer.bias is not None:  # experts have none
             return None

@@ -249,7 +249,10 @@ class ConstructivePolicy(PretrainedMixin, nn.Module):
                     f"{type(self).__name__} follows the steps one by one in training; to "
                     f"replay them all at once, {self.decoder.replay_hint}"
                 )
-        return Plan(env, td, exact, strategy, starts, num_steps, max_steps, replay_keys, outputs)
+        return Plan(
+            env, td, dict(td.items()), exact, strategy, starts, strategy.count_solutions(starts),
+            num_steps, max_steps, replay_keys, outputs,
+        )  # fmt: skip
 
     def encode(self, plan: Plan, hidden: Any = None) -> Encoding:
         """Step 2: encodes the instances, unless `hidden` is passed, and prepares the decoder."""
@@ -273,7 +276,7 @@ class ConstructivePolicy(PretrainedMixin, nn.Module):
                     reject_nan(self, task, task.logits(task.state))
                 raise
         if self.check_nan and plan.replay_keys is None:
-            check_finite(self, task, rollout, plan.may_be_impossible)
+            check_finite(self, task, rollout, plan.strategy)
         return rollout
 
     def replay(self, plan: Plan, encoding: Encoding, rollout: Rollout) -> Rollout:
@@ -283,7 +286,7 @@ class ConstructivePolicy(PretrainedMixin, nn.Module):
         for key, value in memory.items():
             rollout.trace[key] = value[:, :, rollout.forced :]  # [B, S, T', ...]
         rollout.log_probs, rollout.entropy = replay(
-            functools.partial(_log_probs, self.decoder, encoding.cache),
+            functools.partial(self.decoder.log_probs, encoding.cache),
             rollout,
             plan.strategy,
             by_instance=self._by_instance(plan, encoding),
@@ -292,7 +295,7 @@ class ConstructivePolicy(PretrainedMixin, nn.Module):
             fused=self.decoder.is_fused(encoding.cache, plan.strategy),
         )
         if self.check_nan:
-            check_finite(self, task, rollout, plan.may_be_impossible)
+            check_finite(self, task, rollout, plan.strategy)
         return rollout
 
     def score(self, plan: Plan, encoding: Encoding, rollout: Rollout) -> dict[str, Any]:
@@ -348,7 +351,7 @@ class ConstructivePolicy(PretrainedMixin, nn.Module):
 
         def prepare(rows: slice) -> LogProbFn:
             part = {key: value[rows] for key, value in state.items()}
-            return functools.partial(_log_probs, decoder, decoder.prepare(hidden[rows], part))
+            return functools.partial(decoder.log_probs, decoder.prepare(hidden[rows], part))
 
         return prepare
 
@@ -423,17 +426,6 @@ def _default_env(name: str) -> RL4COEnvBase:
 @functools.cache
 def _log_once(message: str) -> None:
     _log.info(message)
-
-
-def _log_probs(
-    decoder: ConstructiveDecoder,
-    cache: Any,
-    state: State,
-    actions: Tensor,
-    strategy: DecodingStrategy,
-    with_entropy: bool,
-) -> tuple[Tensor, Tensor | None]:
-    return decoder.log_probs(state, cache, actions, strategy, with_entropy)
 
 
 def _update_memory(decoder: ConstructiveDecoder, cache: Any, state: State) -> State:

@@ -13,6 +13,7 @@ from torch import Tensor
 from rl4co.core.errors import ConfigError, NotFiniteError, RL4COError, UnsupportedError
 from rl4co.core.registry import ENVS
 from rl4co.decoding.rollout import DecodingTask, Rollout, check_for_dead_ends
+from rl4co.decoding.strategies import DecodingStrategy
 from rl4co.envs.base import RL4COEnvBase
 
 
@@ -77,7 +78,7 @@ def _explain_shapes(env: RL4COEnvBase, td: TensorDictBase, error: Exception) -> 
 
 
 def check_finite(
-    policy: Any, task: DecodingTask, rollout: Rollout, may_be_impossible: bool
+    policy: Any, task: DecodingTask, rollout: Rollout, strategy: DecodingStrategy
 ) -> None:
     """Raises for NaN in a rollout, and for actions of probability zero; one look at the device.
 
@@ -85,13 +86,13 @@ def check_finite(
         policy: For the message.
         task: What was decoded.
         rollout: The result.
-        may_be_impossible: Whether actions of probability zero are allowed (given actions that
-            top-k or top-p exclude).
+        strategy: Known actions that its top-k or top-p exclude may have probability zero.
     """
     values = rollout.first_logits if rollout.log_probs is None else rollout.log_probs
     if values is None or bool(values.isfinite().all()):
         return
     reject_nan(policy, task, values, rollout.actions)
+    may_be_impossible = strategy.has_actions and strategy.truncates
     if rollout.log_probs is not None and not may_be_impossible:
         raise NotFiniteError(
             "expected actions of a positive probability, got minus infinity as log-probability; "

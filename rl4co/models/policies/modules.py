@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from rl4co.core.adapters import adapt, extended
 from rl4co.core.arguments import RecordsArguments
-from rl4co.decoding.replay import log_probs_from
+from rl4co.decoding.replay import evaluate_logits
 from rl4co.decoding.rollout import LogitsFn
 from rl4co.decoding.strategies import DecodingStrategy
 from rl4co.envs.base import RL4COEnvBase, State
@@ -77,8 +77,8 @@ class ConstructiveDecoder(RecordsArguments, nn.Module):
 
     def log_probs(
         self,
-        state: State,
         cache: Any,
+        state: State,
         actions: Tensor,
         strategy: DecodingStrategy,
         with_entropy: bool = False,
@@ -86,14 +86,13 @@ class ConstructiveDecoder(RecordsArguments, nn.Module):
         """Log-probabilities and entropies `[B, Q]` of actions `[B, Q]`, differentiable.
 
         Args:
-            state: Axes `[B, Q]`.
             cache: From :meth:`prepare`.
+            state: Axes `[B, Q]`.
             actions: The actions.
             strategy: Filters the logits.
             with_entropy: Whether entropies are wanted; otherwise None.
         """
-        function = log_probs_from(lambda queries: self(queries, cache))
-        return function(state, actions, strategy, with_entropy)
+        return evaluate_logits(self(state, cache), state, actions, strategy, with_entropy)
 
     # A recurrent decoder keeps a memory of the actions so far. It travels in the states of the
     # decode loop under keys of its own; :meth:`forward` reads it there.

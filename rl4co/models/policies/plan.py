@@ -40,9 +40,11 @@ class Plan:
     Attributes:
         env: The environment.
         td: The instances' state in the precision of the network, batch `[B]`.
+        state: The same as a plain mapping.
         exact: The same state as it was passed, for rewards.
         strategy: How solutions are decoded.
         starts: First actions `[B, S, K]` that are forced, or None.
+        num_solutions: Solutions S per instance.
         num_steps: Exact number of steps, or None.
         max_steps: Limit of the steps, or None for the environment's bound.
         replay_keys: State keys with which the log-probabilities of all steps are computed at once,
@@ -52,18 +54,15 @@ class Plan:
 
     env: RL4COEnvBase
     td: TensorDictBase
+    state: State
     exact: State
     strategy: DecodingStrategy
     starts: Tensor | None
+    num_solutions: int
     num_steps: int | None
     max_steps: int | None
     replay_keys: tuple[str, ...] | None
     outputs: Outputs
-
-    @property
-    def state(self) -> State:
-        """The state as a plain mapping, batch `[B]`."""
-        return dict(self.td.items())
 
     @property
     def recorded_keys(self) -> tuple[str, ...]:
@@ -74,16 +73,6 @@ class Plan:
         # Finished solutions need no replay, where lengths may differ.
         ending = ("done",) if self.num_steps is None and fewest < most else ()
         return tuple(dict.fromkeys((*self.replay_keys, "action_mask", *ending)))
-
-    @property
-    def may_be_impossible(self) -> bool:
-        """Whether actions may have probability zero: given ones that top-k or top-p exclude."""
-        return self.strategy.has_actions and self.strategy.truncates
-
-    @property
-    def num_solutions(self) -> int:
-        """Solutions S per instance."""
-        return self.strategy.count_solutions(self.starts)
 
 
 def require_one_batch_axis(td: TensorDictBase) -> None:

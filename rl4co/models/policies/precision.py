@@ -41,12 +41,12 @@ def match_precision(td: TensorDictBase, network: nn.Module) -> TensorDictBase:
     weight = next(network.parameters(), None)
     if weight is None or weight.dtype not in _PRECISE:
         return td
-    converted = {
-        key: value.to(weight.dtype)
-        for key, value in td.items()
-        if isinstance(value, Tensor) and value.is_floating_point() and value.dtype != weight.dtype
-    }
-    return td.copy().update(converted) if converted else td
+    converted = td
+    for key, value in td.items():
+        if value.is_floating_point() and value.dtype != weight.dtype:
+            converted = td.copy() if converted is td else converted
+            converted[key] = value.to(weight.dtype)
+    return converted
 
 
 def is_inference(td: TensorDictBase) -> bool:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from rl4co.decoding import replay as pieces
-from rl4co.decoding.replay import log_probs_from, replay
+from rl4co.decoding.replay import evaluate_logits, replay
 from rl4co.decoding.rollout import DecodingTask, expand_solutions
 from rl4co.decoding.strategies import Greedy, Sampling
 from rl4co.models import AttentionModelDecoder, AttentionModelPolicy
@@ -46,6 +46,11 @@ class StepByStep(AttentionModelDecoder):
     @property
     def replay_keys(self) -> None:
         return None
+
+
+def evaluates(logits_fn):
+    """A function that evaluates actions by logits."""
+    return lambda state, *rest: evaluate_logits(logits_fn(state), state, *rest)
 
 
 def step_by_step(policy: AttentionModelPolicy) -> AttentionModelPolicy:
@@ -321,7 +326,7 @@ def test_truncation_does_not_move_in_the_replay(make_env, settings, rng):
     state = expand_solutions(dict(td.items()), 1)
     made = strategy.run(DecodingTask(env, state, logits_fn, record=("action_mask",)))
     noise[0] = 1e-6
-    log_probs, _ = replay(log_probs_from(logits_fn), made, strategy)
+    log_probs, _ = replay(evaluates(logits_fn), made, strategy)
     assert bool(log_probs.isfinite().all())
     torch.testing.assert_close(log_probs, made.log_probs, atol=1e-4, rtol=0)
 
@@ -347,11 +352,11 @@ def test_replay_function_on_a_table(make_env, table_logits, rng, settings):
     theirs = torch.autograd.grad(made.log_probs.sum(), table)[0]
     for chunk in (None, 2, 100):
         log_probs, entropy = replay(
-            log_probs_from(logits_fn), made, strategy, chunk=chunk, with_entropy=True
+            evaluates(logits_fn), made, strategy, chunk=chunk, with_entropy=True
         )
         torch.testing.assert_close(log_probs, made.log_probs)
         torch.testing.assert_close(entropy, made.entropy)
-        alone, nothing = replay(log_probs_from(logits_fn), made, strategy, chunk=chunk)
+        alone, nothing = replay(evaluates(logits_fn), made, strategy, chunk=chunk)
         assert nothing is None
         torch.testing.assert_close(alone, made.log_probs)
         for values in (log_probs, alone):

@@ -145,8 +145,8 @@ class AttentionModelDecoder(AutoregressiveDecoder):
 
     def log_probs(
         self,
-        state: State,
         cache: DecoderCache,
+        state: State,
         actions: Tensor,
         strategy: DecodingStrategy,
         with_entropy: bool = False,
@@ -160,7 +160,7 @@ class AttentionModelDecoder(AutoregressiveDecoder):
             )
             if fused is not None:
                 return fused
-        return super().log_probs(state, cache, actions, strategy, with_entropy)
+        return super().log_probs(cache, state, actions, strategy, with_entropy)
 
     def _query(self, state: Mapping[str, Tensor], cache: DecoderCache) -> Tensor:
         """Context and graph context `[B, Q, D]`."""
