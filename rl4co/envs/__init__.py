@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from rl4co.envs.generator import Generator as Generator
     from rl4co.envs.graph import *
     from rl4co.envs.improvement import ImprovementEnvBase as ImprovementEnvBase
+    from rl4co.envs.mixed_sizes import MixedSizeGenerator as MixedSizeGenerator
     from rl4co.envs.routing import *
     from rl4co.envs.scheduling import *
 
@@ -27,6 +28,7 @@ _LAZY_HERE = {
     "RL4COEnvBase": "rl4co.envs.base",
     "Generator": "rl4co.envs.generator",
     "ImprovementEnvBase": "rl4co.envs.improvement",
+    "MixedSizeGenerator": "rl4co.envs.mixed_sizes",
     "check_env": "rl4co.envs.checks",
 }
 

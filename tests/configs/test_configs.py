@@ -97,8 +97,11 @@ def targets(node: Any) -> Iterator[str]:
 
 def tiny_run(experiment: str, folder: Path, *overrides: str):
     """A few small batches of an experiment."""
-    generator = load_config([f"experiment={experiment}"]).env.generator_params
+    env = load_config([f"experiment={experiment}"]).env
+    generator = env.generator_params or {}  # null beside a generator
     sizes = [f"env.generator_params.{key}={SIZES[key]}" for key in SIZES if key in generator]
+    if "generator" in env:
+        sizes += ["env.generator.min_size=6", "env.generator.max_size=8"]
     cfg = load_config(
         [f"experiment={experiment}", *sizes, *TINY, f"paths.output_dir={folder}", *overrides]
     )

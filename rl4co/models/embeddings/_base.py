@@ -161,6 +161,10 @@ class ContextEmbedding(nn.Module):
         """Features `[B, Q, F]`, or None if there are none."""
         return None
 
+    def before_first_node(self, state: Mapping[str, Tensor]) -> Tensor | None:
+        """Solutions `[B, Q, 1]` that have visited no node yet; None: there is always a last one."""
+        return None
+
     def prepare(self, embeddings: Tensor) -> Tensor | ContextTable:
         """The table of all nodes' contributions, or the node embeddings themselves."""
         return self.table(embeddings) if kernels.may_replace(self.project_context) else embeddings

@@ -53,10 +53,14 @@ class TSPContext(ContextEmbedding):
         """First and last node."""
         return node_index(state, "first_node"), node_index(state, "current_node")
 
+    def before_first_node(self, state: Mapping[str, Tensor]) -> Tensor:
+        """Solutions `[B, Q, 1]` before their first step."""
+        return per_solution(state, "i") == 0
+
     def node_inputs(self, embeddings: Tensor, state: Mapping[str, Tensor]) -> Tensor:
         """First and last node, or the placeholder where no node has been visited."""
         return torch.where(
-            per_solution(state, "i") == 0,
+            self.before_first_node(state),
             self.W_placeholder,
             super().node_inputs(embeddings, state),
         )
@@ -72,7 +76,7 @@ class TSPContext(ContextEmbedding):
     def table_rows(self, table: ContextTable, state: Mapping[str, Tensor]) -> Tensor:
         """Rows of first and last node, or the placeholder's where no node has been visited."""
         assert table.blank is not None  # as made above
-        begins = per_solution(state, "i") == 0
+        begins = self.before_first_node(state)
         return torch.where(begins, table.blank, super().table_rows(table, state))
 
 

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from rl4co.models.zoo.polynet import *
     from rl4co.models.zoo.pomo import *
     from rl4co.models.zoo.ptrnet import *
+    from rl4co.models.zoo.reld import *
     from rl4co.models.zoo.symnco import *
 
 __getattr__, __dir__ = lazy_attributes(__name__, eager=(), packages=(__name__,))

@@ -7,6 +7,7 @@ from rl4co.models.zoo.am.decoder import AttentionModelDecoder, DecoderCache
 from rl4co.models.zoo.am.encoder import AttentionModelEncoder
 from rl4co.models.zoo.am.model import AttentionModel
 from rl4co.models.zoo.am.policy import AttentionModelPolicy
+from rl4co.models.zoo.am.refined import RefinedDecoder
 
 if TYPE_CHECKING:
     from rl4co.models.original_weights.am import (
@@ -19,6 +20,7 @@ __all__ = [
     "AttentionModelEncoder",
     "AttentionModelPolicy",
     "DecoderCache",
+    "RefinedDecoder",
     "load_original_weights",
 ]
 

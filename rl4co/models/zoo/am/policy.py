@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import functools
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from tensordict import TensorDictBase
 from torch import nn
 
-from rl4co.core.errors import UnknownNameError
+from rl4co.core.errors import ConfigError, UnknownNameError
 from rl4co.decoding.strategies import DecodeType
 from rl4co.envs.base import RL4COEnvBase
 from rl4co.models.nn.attention import AttentionFn
@@ -22,6 +22,7 @@ from rl4co.models.policies.autoregressive import AutoregressivePolicy
 from rl4co.models.zoo.am.decoder import AttentionModelDecoder
 from rl4co.models.zoo.am.encoder import AttentionModelEncoder
 from rl4co.models.zoo.am.experts import ExpertsDecoder
+from rl4co.models.zoo.am.refined import RefinedDecoder
 
 
 class AttentionModelPolicy(AutoregressivePolicy):
@@ -61,6 +62,10 @@ class AttentionModelPolicy(AutoregressivePolicy):
         moe_kwargs: Mixtures of experts (Zhou et al., 2024) in place of the "encoder"'s feed-forward
             layers and of the "decoder"'s output projection: settings of :class:`MoEConfig` for
             each of the two, or None.
+        refinement_hidden: Width of the feed-forward layer that refines the decoder's glimpse with
+            the last node and the features of the state (Huang et al., 2025); None: no refinement.
+        distance_bias: Whether the decoder subtracts the logarithm of the distance to each node from
+            its logit.
     """
 
     def __init__(
@@ -94,13 +99,27 @@ class AttentionModelPolicy(AutoregressivePolicy):
         replay_chunk: int | None = None,
         attention_bias: bool = True,
         moe_kwargs: Mapping[str, Mapping[str, Any] | None] | None = None,
+        refinement_hidden: int | None = None,
+        distance_bias: bool = False,
     ) -> None:
         encoder_moe, decoder_moe = _parse_experts(moe_kwargs, out_bias_pointer_attn)
-        make_decoder = (
-            functools.partial(AttentionModelDecoder, out_bias_pointer_attn=out_bias_pointer_attn)
-            if decoder_moe is None
-            else functools.partial(ExpertsDecoder, config=decoder_moe)
+        make_decoder: Callable[..., AttentionModelDecoder] = functools.partial(
+            AttentionModelDecoder, out_bias_pointer_attn=out_bias_pointer_attn
         )
+        is_refined = refinement_hidden is not None or distance_bias
+        if decoder_moe is not None and is_refined:
+            raise ConfigError(
+                "expected experts in the decoder, or refinement_hidden and distance_bias, got both"
+            )
+        if decoder_moe is not None:
+            make_decoder = functools.partial(ExpertsDecoder, config=decoder_moe)
+        elif is_refined:
+            make_decoder = functools.partial(
+                RefinedDecoder,
+                out_bias_pointer_attn=out_bias_pointer_attn,
+                refinement_hidden=refinement_hidden,
+                distance_bias=distance_bias,
+            )
         super().__init__(
             encoder=AttentionModelEncoder(
                 embed_dim=embed_dim,
