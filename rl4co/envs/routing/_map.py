@@ -1,12 +1,12 @@
-"""`RouteMap`: the picture that all routing problems share, from the axes to the legend.
+"""`RouteMap`: what the plots of all routing problems share, from the axes to the legend.
 
-A problem's `render` says what is particular: which routes, which labels, how large the nodes are.
+The `render` function of a problem adds its particulars: routes, labels, sizes of the nodes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict
 
 import numpy as np
 
@@ -35,25 +35,41 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
+class MapOptions(TypedDict, total=False):
+    """Options of every `render` function of a routing problem.
+
+    Attributes:
+        title: Replaces the title, which describes the instance and the solution.
+        numbers: Write node indices; None means up to 30 customers.
+        legend: Explain the colours; None means in a new figure, with up to 18 routes.
+    """
+
+    title: str | None
+    numbers: bool | None
+    legend: bool | None
+
+
 class RouteMap:
     """A map of one instance, drawn piece by piece.
 
     Args:
-        state: Single instance with `locs [N, 2]` or `cost_matrix [N, N]`.
+        state: Single instance with `locs [N, 2]`, or with `cost_matrix [N, N]` alone, which is laid
+            out by multidimensional scaling.
         ax: Axes to draw on; those of a new figure if None.
-        numbers: Write node indices; None means up to 30 customers.
-        legend: Draw a legend; None means in a new figure, if the routes are few and some.
-        num_routes: Number of routes, each with a colour; None if they are not told apart.
+        num_routes: Number of routes, each with a colour; None if they share one.
         num_depots: Leading nodes that are depots.
+        title: See :class:`MapOptions`.
+        numbers: See :class:`MapOptions`.
+        legend: See :class:`MapOptions`.
 
     Attributes:
         ax: The axes.
-        points: Places of all nodes `[N, 2]`.
-        note: Remark on the places, or None.
-        num_customers: Nodes that are no depots.
+        points: Coordinates of all nodes `[N, 2]`.
+        note: Remark on the coordinates, or None.
+        num_customers: Nodes that are not depots.
         numbers: Whether indices are written.
         palette: Colours of the routes.
-        colors: Colours of the nodes `[N]`; a route gives its own to those that it visits.
+        colors: Colours of the nodes `[N]`; drawing a route sets those of its nodes.
         width: Line width.
     """
 
@@ -62,18 +78,20 @@ class RouteMap:
         state: Mapping[str, Tensor],
         ax: Axes | None,
         *,
-        numbers: bool | None = None,
-        legend: bool | None = None,
         num_routes: int | None = None,
         num_depots: int = 1,
+        title: str | None = None,
+        numbers: bool | None = None,
+        legend: bool | None = None,
     ) -> None:
+        self.title = title
         self.points, self.note = node_coordinates(state)
         self.num_depots = num_depots
         self.num_customers = len(self.points) - num_depots
         self.numbers = self.num_customers <= MAX_NUMBERED_NODES if numbers is None else numbers
         if legend is None:
-            named = num_routes is None or 0 < num_routes <= MAX_LEGEND_ROUTES
-            legend = ax is None and named
+            is_short = num_routes is None or 0 < num_routes <= MAX_LEGEND_ROUTES
+            legend = ax is None and is_short
         self.legend = legend
         self.palette = route_colors(num_routes or 0)
         self.colors = np.full(len(self.points), INK, dtype=object)
@@ -145,13 +163,12 @@ class RouteMap:
         """Squares above everything else."""
         draw_depot(self.ax, self.points[: self.num_depots], label=label)
 
-    def finish(self, heading: str, title: str | None = None, note: str | None = None) -> Figure:
-        """Title (`heading`, unless the caller wants another), remarks and legend."""
+    def finish(self, heading: str, note: str | None = None) -> Figure:
+        """Adds the title (`heading` unless there is an option), remarks and the legend."""
         remarks = [remark for remark in (note, self.note) if remark is not None]
-        draw_title(
-            self.ax, heading if title is None else title, " · ".join(remarks) if remarks else None
-        )
-        if self.legend:
+        title = heading if self.title is None else self.title
+        draw_title(self.ax, title, " · ".join(remarks) if remarks else None)
+        if self.legend and self.ax.get_legend_handles_labels()[0]:
             draw_legend(self.ax, widen=self.is_new)
         figure = root_figure(self.ax)
         if self.is_new:

@@ -1,4 +1,4 @@
-"""Picture of one asymmetric travelling salesman instance, with a tour or without."""
+"""Plot of one asymmetric travelling salesman instance, with a tour or without."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rl4co.envs.rendering import ACCENT, FAINT, INK, MAX_NUMBERED_NODES, MUTED, as_path, fit_figure
+from rl4co.envs.routing._map import MapOptions
 from rl4co.envs.routing.tsp.render import render as render_tour
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from torch import Tensor
+    from typing_extensions import Unpack
 
 
 def render(
     state: Mapping[str, Tensor],
     actions: Tensor | None = None,
     ax: Axes | None = None,
-    *,
-    title: str | None = None,
-    numbers: bool | None = None,
+    **options: Unpack[MapOptions],
 ) -> Figure:
     """Draws the tour on the left and the matrix of costs on the right.
 
@@ -34,14 +34,13 @@ def render(
         state: Single instance: `cost_matrix [N, N]`, laid out by multidimensional scaling unless
             there are coordinates `locs [N, 2]`.
         actions: Visited nodes `[T]`, or None for the instance alone.
-        ax: Axes for the tour; a new figure with both pictures if None.
-        title: Replaces the title of the tour, which gives the number of nodes and the cost.
-        numbers: Write node indices; None means up to 30 nodes.
+        ax: Axes for the tour; a new figure with both plots if None.
+        options: See :class:`~rl4co.envs.routing._map.MapOptions`.
 
     Returns:
         The figure.
     """
-    figure = render_tour(state, actions, ax, title=title, numbers=numbers)
+    figure = render_tour(state, actions, ax, **options)
     if ax is not None:
         return figure
     width, height = figure.get_size_inches()
@@ -49,6 +48,7 @@ def render(
     grid = figure.add_gridspec(1, 2)
     figure.axes[0].set_subplotspec(grid[0])
     costs = state["cost_matrix"].detach().cpu().double().numpy()  # [N, N]
+    numbers = options.get("numbers")
     if numbers is None:
         numbers = len(costs) <= MAX_NUMBERED_NODES
     path = np.empty(0, np.int64) if actions is None else as_path(actions)

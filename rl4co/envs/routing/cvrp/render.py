@@ -1,4 +1,4 @@
-"""Picture of one capacitated vehicle routing instance, with routes or without."""
+"""Plot of one capacitated vehicle routing instance, with routes or without."""
 
 from __future__ import annotations
 
@@ -6,22 +6,20 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from rl4co.envs.rendering import as_path, count_of, format_cost, path_cost, split_routes
-from rl4co.envs.routing._map import RouteMap, closed_walk, sizes_by
+from rl4co.envs.routing._map import MapOptions, RouteMap, closed_walk, sizes_by
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from torch import Tensor
+    from typing_extensions import Unpack
 
 
 def render(
     state: Mapping[str, Tensor],
     actions: Tensor | None = None,
     ax: Axes | None = None,
-    *,
-    title: str | None = None,
-    numbers: bool | None = None,
-    legend: bool | None = None,
+    **options: Unpack[MapOptions],
 ) -> Figure:
     """Draws the depot, customers that grow with their demand, and coloured routes.
 
@@ -33,16 +31,14 @@ def render(
             loads, `capacity [1]` and `vehicle_capacity [1]`.
         actions: Visited nodes `[T]`, 0 is the depot; None for the instance alone.
         ax: Axes to draw on; a new figure if None.
-        title: Replaces the title, which gives the number of customers and routes and the cost.
-        numbers: Write customer indices; None means up to 30 customers.
-        legend: Name the routes with their loads; None means up to 18 routes in a new figure.
+        options: See :class:`~rl4co.envs.routing._map.MapOptions`.
 
     Returns:
         The figure.
     """
     demand = state["demand"].detach().cpu().double().numpy()  # [N]
     routes = [] if actions is None else split_routes(as_path(actions))
-    chart = RouteMap(state, ax, numbers=numbers, legend=legend, num_routes=len(routes))
+    chart = RouteMap(state, ax, num_routes=len(routes), **options)
     for number, (route, color) in enumerate(zip(routes, chart.palette, strict=True), start=1):
         load = _format_load(state, demand[route].sum())
         chart.draw_route(route, color, f"route {number}: {load}")
@@ -52,7 +48,7 @@ def render(
     if actions is not None:
         cost = format_cost(path_cost(state, closed_walk(routes)))
         heading += f" · {count_of(len(routes), 'route')} · cost {cost}"
-    return chart.finish(heading, title)
+    return chart.finish(heading)
 
 
 def _format_load(state: Mapping[str, Tensor], load: float) -> str:

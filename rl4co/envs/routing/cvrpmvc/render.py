@@ -1,27 +1,26 @@
-"""Picture of one CVRPMVC instance: the CVRP's, with the number of vehicles in the title."""
+"""Plot of one CVRPMVC instance: the CVRP's, with the number of vehicles in the title."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rl4co.envs.rendering import as_path, count_of, format_cost, path_cost, split_routes
-from rl4co.envs.routing._map import closed_walk
+from rl4co.envs.routing._map import MapOptions, closed_walk
 from rl4co.envs.routing.cvrp.render import render as render_cvrp
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from torch import Tensor
+    from typing_extensions import Unpack
 
 
 def render(
     state: Mapping[str, Tensor],
     actions: Tensor | None = None,
     ax: Axes | None = None,
-    *,
-    title: str | None = None,
-    **options: Any,
+    **options: Unpack[MapOptions],
 ) -> Figure:
     """Draws the depot, customers that grow with their demand, and coloured routes.
 
@@ -29,14 +28,14 @@ def render(
         state: Single instance, see the CVRP, with `max_vehicle [1]`.
         actions: Visited nodes `[T]`, 0 is the depot; None for the instance alone.
         ax: Axes to draw on; a new figure if None.
-        title: Replaces the title, which gives the number of customers and vehicles and the cost.
-        options: See :func:`rl4co.envs.routing.cvrp.render.render`.
+        options: See :class:`~rl4co.envs.routing._map.MapOptions`.
 
     Returns:
         The figure.
     """
-    heading = _heading(state, actions) if title is None else title
-    return render_cvrp(state, actions, ax, title=heading, **options)
+    if options.get("title") is None:
+        options["title"] = _heading(state, actions)
+    return render_cvrp(state, actions, ax, **options)
 
 
 def _heading(state: Mapping[str, Tensor], actions: Tensor | None) -> str:

@@ -1,9 +1,9 @@
-"""Picture of one instance with time windows: a map, and the timetable of its routes beside it."""
+"""Plot of one instance with time windows: a map, and the timetable of its routes beside it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -17,6 +17,7 @@ from rl4co.envs.rendering import (
     route_colors,
     split_routes,
 )
+from rl4co.envs.routing._map import MapOptions
 from rl4co.envs.routing.cvrp.render import render as render_map
 from rl4co.envs.routing.cvrptw.schedule import leg_times, service_starts
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from torch import Tensor
+    from typing_extensions import Unpack
 
 # More rows than this are too low for a number each.
 MAX_NAMED_ROWS = 45
@@ -35,7 +37,7 @@ def render(
     ax: Axes | None = None,
     *,
     timetable: bool = True,
-    **options: Any,
+    **options: Unpack[MapOptions],
 ) -> Figure:
     """Draws the map of the CVRP and, in a new figure, the timetable.
 
@@ -48,7 +50,7 @@ def render(
         actions: Visited nodes `[T]`, 0 is the depot; None for the instance alone.
         ax: Axes to draw the map on, without a timetable; a new figure if None.
         timetable: Whether a new figure has the timetable.
-        options: See :func:`rl4co.envs.routing.cvrp.render.render`.
+        options: See :class:`~rl4co.envs.routing._map.MapOptions`.
 
     Returns:
         The figure.

@@ -1,4 +1,4 @@
-"""Picture of one multi-depot pickup and delivery instance, with routes or without."""
+"""Plot of one multi-depot pickup and delivery instance, with routes or without."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rl4co.envs.rendering import as_path, count_of, format_cost
-from rl4co.envs.routing._map import RouteMap
+from rl4co.envs.routing._map import MapOptions, RouteMap
 from rl4co.envs.routing.pdp.render import draw_customers, draw_orders
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from torch import Tensor
+    from typing_extensions import Unpack
 
 
 def render(
@@ -24,9 +25,7 @@ def render(
     *,
     cost: float | None = None,
     closed: bool = False,
-    title: str | None = None,
-    numbers: bool | None = None,
-    legend: bool | None = None,
+    **options: Unpack[MapOptions],
 ) -> Figure:
     """Draws depots, pickups, deliveries and, if given, one coloured route for each vehicle.
 
@@ -37,19 +36,14 @@ def render(
         ax: Axes to draw on; a new figure if None.
         cost: Cost to write into the title.
         closed: Draw the ways back to the depots, faintly.
-        title: Replaces the title, which gives the number of orders and routes and the cost.
-        numbers: Write customer indices; None means up to 30 customers.
-        legend: Name the routes; None means up to 18 routes in a new figure.
+        options: See :class:`~rl4co.envs.routing._map.MapOptions`.
 
     Returns:
         The figure.
     """
     num_depots = state["capacity"].shape[-1]
     routes = [] if actions is None else _split_routes(as_path(actions), num_depots)
-    chart = RouteMap(
-        state, ax, numbers=numbers, legend=legend, num_routes=len(routes) or None,
-        num_depots=num_depots,
-    )  # fmt: skip
+    chart = RouteMap(state, ax, num_routes=len(routes) or None, num_depots=num_depots, **options)
     customers = chart.points[num_depots:]
     if not routes:
         draw_orders(chart.ax, customers)
@@ -69,7 +63,7 @@ def render(
     if actions is not None:
         heading += f" · {count_of(len(routes), 'route')}"
         heading += "" if cost is None else f" · cost {format_cost(cost)}"
-    return chart.finish(heading, title)
+    return chart.finish(heading)
 
 
 def _split_routes(actions: np.ndarray, num_depots: int) -> list[np.ndarray]:

@@ -1,4 +1,4 @@
-"""Picture of one multiple travelling salesman instance, with tours or without."""
+"""Plot of one multiple travelling salesman instance, with tours or without."""
 
 from __future__ import annotations
 
@@ -8,22 +8,20 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rl4co.envs.rendering import as_path, count_of, format_cost, path_cost, split_routes
-from rl4co.envs.routing._map import RouteMap
+from rl4co.envs.routing._map import MapOptions, RouteMap
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from torch import Tensor
+    from typing_extensions import Unpack
 
 
 def render(
     state: Mapping[str, Tensor],
     actions: Tensor | None = None,
     ax: Axes | None = None,
-    *,
-    title: str | None = None,
-    numbers: bool | None = None,
-    legend: bool | None = None,
+    **options: Unpack[MapOptions],
 ) -> Figure:
     """Draws the depot, the customers and one closed tour per agent, the longest one bold.
 
@@ -32,16 +30,13 @@ def render(
             which is laid out by multidimensional scaling; `num_agents []`.
         actions: Visited nodes `[T]`, 0 is the depot; None for the instance alone.
         ax: Axes to draw on; a new figure if None.
-        title: Replaces the title, which gives the numbers of customers and agents, the length of
-            the longest tour and of all together.
-        numbers: Write customer indices; None means up to 30 customers.
-        legend: Name the agents with their lengths; None means up to 18 agents in a new figure.
+        options: See :class:`~rl4co.envs.routing._map.MapOptions`.
 
     Returns:
         The figure.
     """
     routes = [] if actions is None else split_routes(as_path(actions))
-    chart = RouteMap(state, ax, numbers=numbers, legend=legend, num_routes=len(routes))
+    chart = RouteMap(state, ax, num_routes=len(routes), **options)
     walks = [np.concatenate([[0], route, [0]]) for route in routes]
     lengths = [path_cost(state, walk) for walk in walks]
     for number, (walk, color) in enumerate(zip(walks, chart.palette, strict=True)):
@@ -55,4 +50,4 @@ def render(
     if lengths:
         longest, total = format_cost(max(lengths)), format_cost(sum(lengths))
         heading += f" · longest tour {longest} · total {total}"
-    return chart.finish(heading, title)
+    return chart.finish(heading)

@@ -1,4 +1,4 @@
-"""Picture of one multi-task vehicle routing instance, with routes or without."""
+"""Plot of one multi-task vehicle routing instance, with routes or without."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from rl4co.envs.rendering import (
     path_cost,
     split_routes,
 )
-from rl4co.envs.routing._map import RouteMap, sizes_by
+from rl4co.envs.routing._map import MapOptions, RouteMap, sizes_by
 from rl4co.envs.routing.mtvrp.variants import get_variant_names
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from matplotlib.path import Path as MplPath
     from torch import Tensor
+    from typing_extensions import Unpack
 
 #: Degrees that a time window takes on its clock face at least, so that it can be seen.
 SMALLEST_ARC = 24.0
@@ -35,10 +36,7 @@ def render(
     state: Mapping[str, Tensor],
     actions: Tensor | None = None,
     ax: Axes | None = None,
-    *,
-    title: str | None = None,
-    numbers: bool | None = None,
-    legend: bool | None = None,
+    **options: Unpack[MapOptions],
 ) -> Figure:
     """Draws the depot, linehauls as discs, backhauls as triangles, and coloured routes.
 
@@ -51,9 +49,7 @@ def render(
             which is laid out by multidimensional scaling, and the other keys of an instance.
         actions: Visited nodes `[T]`, 0 is the depot; None for the instance alone.
         ax: Axes to draw on; a new figure if None.
-        title: Replaces the title: the variant, the numbers of customers and routes, the cost.
-        numbers: Write customer indices; None means up to 30 customers.
-        legend: Name the routes with their loads; None means up to 18 routes in a new figure.
+        options: See :class:`~rl4co.envs.routing._map.MapOptions`.
 
     Returns:
         The figure.
@@ -61,7 +57,7 @@ def render(
     linehaul, backhaul = (_numpy(state[f"demand_{kind}"]) for kind in ("linehaul", "backhaul"))
     is_open = bool(state["open_route"])
     routes = [] if actions is None else split_routes(as_path(actions))
-    chart = RouteMap(state, ax, numbers=numbers, legend=legend, num_routes=len(routes))
+    chart = RouteMap(state, ax, num_routes=len(routes), **options)
     for number, (route, color) in enumerate(zip(routes, chart.palette, strict=True), start=1):
         loads = _format_loads(state, linehaul[route].sum(), backhaul[route].sum())
         chart.draw_route(route, color, f"route {number}: {loads}", is_open=is_open)
@@ -75,7 +71,7 @@ def render(
     if actions is not None:
         cost = sum(path_cost(state, [0, *route, *([] if is_open else [0])]) for route in routes)
         heading += f" · {count_of(len(routes), 'route')} · cost {format_cost(cost)}"
-    return chart.finish(heading, title)
+    return chart.finish(heading)
 
 
 def _draw_customers(

@@ -1,4 +1,4 @@
-"""Picture of one orienteering instance, with its tour or without."""
+"""Plot of one orienteering instance, with its tour or without."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rl4co.envs.rendering import (
     format_cost,
     path_cost,
 )
-from rl4co.envs.routing._map import RouteMap, sizes_by
+from rl4co.envs.routing._map import MapOptions, RouteMap, sizes_by
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from torch import Tensor
+    from typing_extensions import Unpack
 
 NUM_ARROWS = 8
 
@@ -31,9 +32,7 @@ def render(
     state: Mapping[str, Tensor],
     actions: Tensor | None = None,
     ax: Axes | None = None,
-    *,
-    title: str | None = None,
-    numbers: bool | None = None,
+    **options: Unpack[MapOptions],
 ) -> Figure:
     """Draws the depot, customers that grow with their prize, and the tour.
 
@@ -44,8 +43,7 @@ def render(
             which is laid out by multidimensional scaling; `prize [N]`, `max_length [1]`.
         actions: Visited nodes `[T]`, 0 is the depot; None for the instance alone.
         ax: Axes to draw on; a new figure if None.
-        title: Replaces the title, which gives the prize and the length.
-        numbers: Write customer indices; None means up to 30 customers.
+        options: See :class:`~rl4co.envs.routing._map.MapOptions`.
 
     Returns:
         The figure.
@@ -53,14 +51,14 @@ def render(
     prize = state["prize"].detach().cpu().double().numpy()  # [N]
     limit = float(state["max_length"].reshape(-1)[0])
     walk = None if actions is None else depot_walk(as_path(actions))
-    chart = draw_partial_tour(state, ax, prize, walk, [MUTED] * len(prize), numbers=numbers)
+    chart = draw_partial_tour(state, ax, prize, walk, [MUTED] * len(prize), **options)
     customers = count_of(chart.num_customers, "customer")
     heading = f"{customers} · at most {limit:g} long"
     if walk is not None:
         length = format_cost(path_cost(state, walk))
         heading = f"{len(set(walk) - {0})} of {customers}"
         heading += f" · prize {format_cost(prize[walk].sum())} · length {length} of {limit:g}"
-    return chart.finish(heading, title)
+    return chart.finish(heading)
 
 
 def depot_walk(actions: np.ndarray) -> np.ndarray:
@@ -76,8 +74,7 @@ def draw_partial_tour(
     prize: np.ndarray,
     walk: np.ndarray | None,
     left_out: Sequence[str],
-    *,
-    numbers: bool | None = None,
+    **options: Unpack[MapOptions],
 ) -> RouteMap:
     """Depot, customers that grow with their prize, and a tour of some of them.
 
@@ -87,9 +84,10 @@ def draw_partial_tour(
         prize: `[N]`.
         walk: Nodes of the tour from the depot on `[T]`, or None for the instance alone.
         left_out: Colours of the nodes that are not on the tour.
-        numbers: Write customer indices; None means up to 30 customers.
+        options: See :class:`~rl4co.envs.routing._map.MapOptions`; no legend by default.
     """
-    chart = RouteMap(state, ax, numbers=numbers, legend=False)
+    options.setdefault("legend", False)
+    chart = RouteMap(state, ax, **options)
     if walk is not None:
         chart.colors[:] = left_out
         chart.draw_walk(walk, ROUTE_COLORS[0], arrows=NUM_ARROWS)

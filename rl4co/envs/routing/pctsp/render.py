@@ -1,4 +1,4 @@
-"""Picture of one prize collecting instance, with its tour or without."""
+"""Plot of one prize collecting instance, with its tour or without."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from rl4co.envs.rendering import (
     format_cost,
     path_cost,
 )
+from rl4co.envs.routing._map import MapOptions
 from rl4co.envs.routing.op.render import depot_walk, draw_partial_tour
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from torch import Tensor
+    from typing_extensions import Unpack
 
 
 def render(
     state: Mapping[str, Tensor],
     actions: Tensor | None = None,
     ax: Axes | None = None,
-    *,
-    title: str | None = None,
-    numbers: bool | None = None,
+    **options: Unpack[MapOptions],
 ) -> Figure:
     """Draws the depot, customers that grow with their expected prize, and the tour.
 
@@ -41,8 +41,7 @@ def render(
             `penalty [N]`, `prize_required [1]`.
         actions: Visited nodes `[T]`, 0 is the depot; None for the instance alone.
         ax: Axes to draw on; a new figure if None.
-        title: Replaces the title, which gives the cost.
-        numbers: Write customer indices; None means up to 30 customers.
+        options: See :class:`~rl4co.envs.routing._map.MapOptions`.
 
     Returns:
         The figure.
@@ -54,7 +53,7 @@ def render(
     required = float(state["prize_required"].reshape(-1)[0])
     walk = None if actions is None else depot_walk(as_path(actions))
     colors = _penalty_colors(penalty)
-    chart = draw_partial_tour(state, ax, expected, walk, colors, numbers=numbers)
+    chart = draw_partial_tour(state, ax, expected, walk, colors, **options)
     customers, note = count_of(chart.num_customers, "customer"), None
     heading = f"{customers} · prize {required:g} required"
     if walk is not None:
@@ -66,7 +65,7 @@ def render(
             f"length {format_cost(length)} + penalties {format_cost(left)} · "
             f"prize {format_cost(real[visited].sum())} of {required:g}"
         )
-    return chart.finish(heading, title, note)
+    return chart.finish(heading, note)
 
 
 def _penalty_colors(penalty: np.ndarray) -> list[str]:

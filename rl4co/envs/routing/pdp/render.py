@@ -1,4 +1,4 @@
-"""Picture of one pickup and delivery instance, with a tour or without."""
+"""Plot of one pickup and delivery instance, with a tour or without."""
 
 from __future__ import annotations
 
@@ -18,12 +18,13 @@ from rl4co.envs.rendering import (
     node_size,
     path_cost,
 )
-from rl4co.envs.routing._map import RouteMap
+from rl4co.envs.routing._map import MapOptions, RouteMap
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from torch import Tensor
+    from typing_extensions import Unpack
 
 NUM_ARROWS = 12
 PICKUP, DELIVERY = "#1f6fb4", "#e4572e"
@@ -35,10 +36,7 @@ def render(
     state: Mapping[str, Tensor],
     actions: Tensor | None = None,
     ax: Axes | None = None,
-    *,
-    title: str | None = None,
-    numbers: bool | None = None,
-    legend: bool | None = None,
+    **options: Unpack[MapOptions],
 ) -> Figure:
     """Draws the depot, pickups, deliveries and, if given, the tour.
 
@@ -51,14 +49,12 @@ def render(
         actions: Visited nodes `[T]`, with the depot (0) in front or without; None for the instance
             alone.
         ax: Axes to draw on; a new figure if None.
-        title: Replaces the title, which gives the number of orders and the cost.
-        numbers: Write node indices; None means up to 30 customers.
-        legend: Explain the colours; None means in a new figure.
+        options: See :class:`~rl4co.envs.routing._map.MapOptions`.
 
     Returns:
         The figure.
     """
-    chart = RouteMap(state, ax, numbers=numbers, legend=legend)
+    chart = RouteMap(state, ax, **options)
     customers, size = chart.points[1:], chart.num_customers
     draw_orders(chart.ax, customers)
     heading = count_of(size // 2, "order")
@@ -72,7 +68,7 @@ def render(
         heading += f" · cost {cost}" if complete else f" · {len(path)} visited · cost {cost}"
     draw_customers(chart.ax, customers, names=range(1, size + 1) if chart.numbers else None)
     chart.draw_depots()
-    return chart.finish(heading, title)
+    return chart.finish(heading)
 
 
 def draw_orders(ax: Axes, customers: np.ndarray) -> None:

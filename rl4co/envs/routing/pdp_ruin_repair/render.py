@@ -1,4 +1,4 @@
-"""Picture of a tour of pickups and deliveries, or of a move that takes one order elsewhere."""
+"""Plot of a tour of pickups and deliveries, or of a move that takes one order elsewhere."""
 
 from __future__ import annotations
 
@@ -7,23 +7,21 @@ from typing import TYPE_CHECKING
 
 from rl4co.envs.rendering import count_of
 from rl4co.envs.routing._exchange import draw_tours
-from rl4co.envs.routing._map import RouteMap
+from rl4co.envs.routing._map import MapOptions, RouteMap
 from rl4co.envs.routing.pdp.render import draw_customers, draw_orders
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from torch import Tensor
+    from typing_extensions import Unpack
 
 
 def render(
     state: Mapping[str, Tensor],
     after: Tensor | None = None,
     ax: Axes | None = None,
-    *,
-    title: str | None = None,
-    numbers: bool | None = None,
-    legend: bool | None = None,
+    **options: Unpack[MapOptions],
 ) -> Figure:
     """Draws the current tour, or a move: edges that stay, are removed, and are added.
 
@@ -31,17 +29,15 @@ def render(
         state: Single instance: `locs [N, 2]` (depot, pickups, deliveries) and `visited_time [N]`.
         after: Positions after the move `[N]`; None for the current tour alone.
         ax: Axes to draw on; a new figure if None.
-        title: Replaces the title, which gives the number of orders and the costs.
-        numbers: Write node indices; None means up to 30 customers.
-        legend: Explain the colours; None means in a new figure.
+        options: See :class:`~rl4co.envs.routing._map.MapOptions`.
 
     Returns:
         The figure.
     """
-    chart = RouteMap(state, ax, numbers=numbers, legend=legend)
+    chart = RouteMap(state, ax, **options)
     customers, size = chart.points[1:], chart.num_customers
     draw_orders(chart.ax, customers)
     cost = draw_tours(chart, state, after)
     draw_customers(chart.ax, customers, names=range(1, size + 1) if chart.numbers else None)
     chart.draw_depots()
-    return chart.finish(f"{count_of(size // 2, 'order')} · {cost}", title)
+    return chart.finish(f"{count_of(size // 2, 'order')} · {cost}")

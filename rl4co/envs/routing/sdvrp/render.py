@@ -1,4 +1,4 @@
-"""Picture of one split delivery instance, with routes or without."""
+"""Plot of one split delivery instance, with routes or without."""
 
 from __future__ import annotations
 
@@ -8,22 +8,20 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rl4co.envs.rendering import as_path, count_of, format_cost, path_cost, split_routes
-from rl4co.envs.routing._map import RouteMap, closed_walk, sizes_by
+from rl4co.envs.routing._map import MapOptions, RouteMap, closed_walk, sizes_by
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from torch import Tensor
+    from typing_extensions import Unpack
 
 
 def render(
     state: Mapping[str, Tensor],
     actions: Tensor | None = None,
     ax: Axes | None = None,
-    *,
-    title: str | None = None,
-    numbers: bool | None = None,
-    legend: bool | None = None,
+    **options: Unpack[MapOptions],
 ) -> Figure:
     """Draws the depot, customers that grow with their demand, and coloured routes.
 
@@ -36,9 +34,7 @@ def render(
             `vehicle_capacity [1]`.
         actions: Visited nodes `[T]`, 0 is the depot; None for the instance alone.
         ax: Axes to draw on; a new figure if None.
-        title: Replaces the title, which gives the number of customers and routes and the cost.
-        numbers: Write customer indices; None means up to 30 customers.
-        legend: Name the routes with their loads; None means up to 18 routes in a new figure.
+        options: See :class:`~rl4co.envs.routing._map.MapOptions`.
 
     Returns:
         The figure.
@@ -47,7 +43,7 @@ def render(
     unit, total = (float(state[key].reshape(-1)[0]) for key in ("vehicle_capacity", "capacity"))
     routes = [] if actions is None else split_routes(as_path(actions))
     delivered = deliveries(demand, unit, routes)
-    chart = RouteMap(state, ax, numbers=numbers, legend=legend, num_routes=len(routes))
+    chart = RouteMap(state, ax, num_routes=len(routes), **options)
     for number, (route, color) in enumerate(zip(routes, chart.palette, strict=True)):
         load = round(delivered[number].sum() * total / unit, 2)
         chart.draw_route(route, color, f"route {number + 1}: {load:g}/{round(total, 2):g}")
@@ -61,7 +57,7 @@ def render(
         shared = int(((delivered > 0).sum(0) > 1).sum())
         heading += f" ({shared} shared) · {count_of(len(routes), 'route')}"
         heading += f" · cost {format_cost(path_cost(state, closed_walk(routes)))}"
-    return chart.finish(heading, title)
+    return chart.finish(heading)
 
 
 def deliveries(demand: np.ndarray, capacity: float, routes: Sequence[np.ndarray]) -> np.ndarray:

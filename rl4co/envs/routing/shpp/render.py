@@ -1,4 +1,4 @@
-"""Picture of one shortest Hamiltonian path instance, with a path or without."""
+"""Plot of one shortest Hamiltonian path instance, with a path or without."""
 
 from __future__ import annotations
 
@@ -19,12 +19,13 @@ from rl4co.envs.rendering import (
     node_size,
     path_cost,
 )
-from rl4co.envs.routing._map import RouteMap
+from rl4co.envs.routing._map import MapOptions, RouteMap
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from torch import Tensor
+    from typing_extensions import Unpack
 
 START_COLOR = ROUTE_COLORS[2]
 END_COLOR = ACCENT
@@ -35,10 +36,7 @@ def render(
     state: Mapping[str, Tensor],
     actions: Tensor | None = None,
     ax: Axes | None = None,
-    *,
-    title: str | None = None,
-    numbers: bool | None = None,
-    legend: bool | None = None,
+    **options: Unpack[MapOptions],
 ) -> Figure:
     """Draws the nodes with both ends marked and, if given, the open path.
 
@@ -47,14 +45,12 @@ def render(
             multidimensional scaling.
         actions: Visited nodes `[T]`, or None for the instance alone.
         ax: Axes to draw on; a new figure if None.
-        title: Replaces the title, which gives the number of nodes and the cost.
-        numbers: Write node indices; None means up to 30 nodes.
-        legend: Name the two ends; None means in a new figure.
+        options: See :class:`~rl4co.envs.routing._map.MapOptions`.
 
     Returns:
         The figure.
     """
-    chart = RouteMap(state, ax, numbers=numbers, legend=legend, num_depots=0)
+    chart = RouteMap(state, ax, num_depots=0, **options)
     size = chart.num_customers
     heading = count_of(size, "node")
     if actions is not None and len(actions):
@@ -67,7 +63,7 @@ def render(
     if size > 1:  # otherwise one node is both
         _draw_end(chart, 0, START_COLOR, "o", "start")
     _draw_end(chart, size - 1, END_COLOR, "s", "end")
-    return chart.finish(heading, title)
+    return chart.finish(heading)
 
 
 def _draw_end(chart: RouteMap, node: int, color: str, marker: str, label: str) -> None:

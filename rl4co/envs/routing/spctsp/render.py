@@ -1,4 +1,4 @@
-"""Picture of one stochastic prize collecting instance: that of the deterministic problem."""
+"""Plot of one stochastic prize collecting instance: that of the deterministic problem."""
 
 from __future__ import annotations
 

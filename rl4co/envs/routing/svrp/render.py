@@ -1,4 +1,4 @@
-"""Picture of one skill vehicle routing instance, with routes or without."""
+"""Plot of one skill vehicle routing instance, with routes or without."""
 
 from __future__ import annotations
 
@@ -8,22 +8,20 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rl4co.envs.rendering import as_path, count_of, format_cost, path_cost, route_colors
-from rl4co.envs.routing._map import RouteMap, sizes_by
+from rl4co.envs.routing._map import MapOptions, RouteMap, sizes_by
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from torch import Tensor
+    from typing_extensions import Unpack
 
 
 def render(
     state: Mapping[str, Tensor],
     actions: Tensor | None = None,
     ax: Axes | None = None,
-    *,
-    title: str | None = None,
-    numbers: bool | None = None,
-    legend: bool | None = None,
+    **options: Unpack[MapOptions],
 ) -> Figure:
     """Draws the depot, customers that grow with the skill they need, and coloured routes.
 
@@ -33,16 +31,14 @@ def render(
             `tech_costs [t]`.
         actions: Visited nodes `[T]`, 0 is the depot; None for the instance alone.
         ax: Axes to draw on; a new figure if None.
-        title: Replaces the title, which gives the number of customers and technicians and the cost.
-        numbers: Write customer indices; None means up to 30 customers.
-        legend: Name the technicians with skill and cost; None means up to 18 in a new figure.
+        options: See :class:`~rl4co.envs.routing._map.MapOptions`.
 
     Returns:
         The figure.
     """
     num_techs = len(state["techs"])
     routes = {} if actions is None else _routes_by_technician(as_path(actions))
-    chart = RouteMap(state, ax, numbers=numbers, legend=legend, num_routes=len(routes))
+    chart = RouteMap(state, ax, num_routes=len(routes), **options)
     palette = route_colors(num_techs)
     for tech, route in routes.items():
         chart.draw_route(route, palette[tech], _describe(state, tech), arrows=3)
@@ -51,7 +47,7 @@ def render(
     crew = count_of(num_techs, "technician")
     if actions is not None:
         crew = f"{len(routes)} of {crew} · cost {format_cost(_cost(state, routes))}"
-    return chart.finish(f"{count_of(chart.num_customers, 'customer')} · {crew}", title)
+    return chart.finish(f"{count_of(chart.num_customers, 'customer')} · {crew}")
 
 
 def _routes_by_technician(path: np.ndarray) -> dict[int, np.ndarray]:

@@ -1,4 +1,4 @@
-"""Picture of one travelling salesman instance, with a tour or without."""
+"""Plot of one travelling salesman instance, with a tour or without."""
 
 from __future__ import annotations
 
@@ -16,12 +16,13 @@ from rl4co.envs.rendering import (
     format_cost,
     path_cost,
 )
-from rl4co.envs.routing._map import RouteMap
+from rl4co.envs.routing._map import MapOptions, RouteMap
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from torch import Tensor
+    from typing_extensions import Unpack
 
 NUM_ARROWS = 12
 
@@ -30,9 +31,7 @@ def render(
     state: Mapping[str, Tensor],
     actions: Tensor | None = None,
     ax: Axes | None = None,
-    *,
-    title: str | None = None,
-    numbers: bool | None = None,
+    **options: Unpack[MapOptions],
 ) -> Figure:
     """Draws the nodes and, if given, the tour; its first node has the accent colour.
 
@@ -43,13 +42,12 @@ def render(
             multidimensional scaling.
         actions: Visited nodes `[T]`, or None for the instance alone.
         ax: Axes to draw on; a new figure if None.
-        title: Replaces the title, which gives the number of nodes and the cost.
-        numbers: Write node indices; None means up to 30 nodes.
+        options: See :class:`~rl4co.envs.routing._map.MapOptions`.
 
     Returns:
         The figure.
     """
-    chart = RouteMap(state, ax, numbers=numbers, legend=False, num_depots=0)
+    chart = RouteMap(state, ax, num_depots=0, **options)
     size, order = chart.num_customers, np.arange(chart.num_customers)
     colors = chart.colors.copy()
     heading = count_of(size, "node")
@@ -64,4 +62,4 @@ def render(
         heading += f" · cost {cost}" if closed else f" · {len(path)} visited · cost {cost}"
     names = order if chart.numbers else None
     draw_nodes(chart.ax, chart.points[order], color=colors.tolist(), names=names)
-    return chart.finish(heading, title)
+    return chart.finish(heading)

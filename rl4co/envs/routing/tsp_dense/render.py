@@ -1,4 +1,4 @@
-"""Picture of one instance of the TSP with dense rewards: that of the TSP."""
+"""Plot of one instance of the TSP with dense rewards: that of the TSP."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Picture of a tour, or of a move that exchanges its edges."""
+"""Plot of a tour, or of a move that exchanges its edges."""
 
 from __future__ import annotations
 
@@ -7,22 +7,20 @@ from typing import TYPE_CHECKING
 
 from rl4co.envs.rendering import count_of
 from rl4co.envs.routing._exchange import draw_tours
-from rl4co.envs.routing._map import RouteMap
+from rl4co.envs.routing._map import MapOptions, RouteMap
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from torch import Tensor
+    from typing_extensions import Unpack
 
 
 def render(
     state: Mapping[str, Tensor],
     after: Tensor | None = None,
     ax: Axes | None = None,
-    *,
-    title: str | None = None,
-    numbers: bool | None = None,
-    legend: bool | None = None,
+    **options: Unpack[MapOptions],
 ) -> Figure:
     """Draws the current tour, or a move: edges that stay, are removed, and are added.
 
@@ -30,15 +28,12 @@ def render(
         state: Single instance: `locs [N, 2]` and `visited_time [N]`.
         after: Positions after the move `[N]`; None for the current tour alone.
         ax: Axes to draw on; a new figure if None.
-        title: Replaces the title, which gives the number of nodes and the costs.
-        numbers: Write node indices; None means up to 30 nodes.
-        legend: Explain the colours; None means in a new figure, if there is a move.
+        options: See :class:`~rl4co.envs.routing._map.MapOptions`.
 
     Returns:
         The figure.
     """
-    legend = ax is None and after is not None if legend is None else legend
-    chart = RouteMap(state, ax, numbers=numbers, legend=legend, num_depots=0)
+    chart = RouteMap(state, ax, num_depots=0, **options)
     cost = draw_tours(chart, state, after)
     chart.draw_customers()
-    return chart.finish(f"{count_of(chart.num_customers, 'node')} · {cost}", title)
+    return chart.finish(f"{count_of(chart.num_customers, 'node')} · {cost}")
