@@ -1,8 +1,8 @@
-"""Ant colony optimization: solutions drawn by pheromone and heuristic, improved, and learned from.
+"""Ant colony optimization: solutions sampled by pheromone and heuristic, with local search.
 
-Works with weights of a network or, without any, with inverse distances, on all problems whose
-solutions go from node to node. Ants of all instances walk at the same time; pheromone is kept for
-candidate edges only.
+Uses weights of a network or, by default, inverse distances, on all problems whose solutions are
+sequences of nodes. Ants of all instances run in one batch; pheromone is stored for candidate edges
+only.
 
 Papers: Dorigo and Gambardella (1997); Stützle and Hoos (2000), MAX-MIN; Ye et al. (2023), DeepACO,
 https://arxiv.org/abs/2309.14032; Kim et al. (2025), GFACS, https://arxiv.org/abs/2403.07041.
@@ -32,13 +32,13 @@ from rl4co.decoding.pheromone import deposit
 from rl4co.envs.base import RL4COEnvBase
 from rl4co.envs.hooks import ProblemHooks
 
-#: How ants leave pheromone: all of them, the best only, the best within bounds, or all of them with
-#: the mean quality taken off and the total kept.
+#: Which ants deposit pheromone: all, the best, the best within bounds, or all with the mean quality
+#: subtracted and a constant total.
 Variant = Literal["ant_system", "elitist", "max_min", "balanced"]
 
-#: Least pheromone of an edge, so that none is ever lost.
+#: Smallest pheromone of an edge, so that every edge stays possible.
 MIN_PHEROMONE = 1e-10
-#: Length below which an edge counts as that long: points at one place are not infinitely good.
+#: Smallest length of an edge: coinciding points have finite weights.
 MIN_LENGTH = 1e-6
 
 
@@ -50,15 +50,15 @@ class ColonyConfig:
         n_ants: Ants per instance and iteration.
         alpha: Power of the pheromone.
         beta: Power of the heuristic.
-        decay: Share of the pheromone that stays from one iteration to the next.
-        variant: How ants leave pheromone, see :data:`Variant`.
+        decay: Share of the pheromone kept from one iteration to the next.
+        variant: Which ants deposit pheromone, see :data:`Variant`.
         symmetric: Whether an edge means both directions.
-        use_local_search: Whether solutions are improved by the problem's local search; None: if it
-            has one.
+        use_local_search: Whether the problem's local search improves solutions; None: if the
+            problem has one.
         n_improved: Ants per instance whose solutions are improved, the best ones (None: all).
-        guided_rounds: Perturbations by the heuristic, each followed by another search (0: none).
+        guided_rounds: Perturbations guided by the heuristic, each followed by a search (0: none).
         local_search_kwargs: Further options of `env.local_search`.
-        rule: Where no candidate is allowed: go to the "nearest" node, or to any ("uniform").
+        rule: If no candidate is allowed: the "nearest" node, or a random one ("uniform").
     """
 
     n_ants: int = 20
@@ -75,7 +75,7 @@ class ColonyConfig:
 
     def __post_init__(self) -> None:
         if type(self.n_ants) is not int or self.n_ants < 1:
-            raise ConfigError(f"expected at least 1 ant, a whole number, got {self.n_ants!r}")
+            raise ConfigError(f"expected at least 1 ant, an integer, got {self.n_ants!r}")
         if not math.isfinite(self.alpha) or not math.isfinite(self.beta):
             raise ConfigError(
                 f"expected finite powers alpha and beta, got {self.alpha} and {self.beta}"
@@ -90,7 +90,7 @@ class ColonyConfig:
             )
         if type(self.guided_rounds) is not int or self.guided_rounds < 0:
             raise ConfigError(
-                f"expected guided_rounds of at least 0, a whole number, got {self.guided_rounds!r}"
+                f"expected guided_rounds of at least 0, an integer, got {self.guided_rounds!r}"
             )
         if self.guided_rounds and self.use_local_search is False:
             raise ConfigError(
@@ -101,7 +101,7 @@ class ColonyConfig:
 
 @dataclasses.dataclass(frozen=True)
 class ColonyResult:
-    """What a colony has found.
+    """Best solutions and progress of a colony.
 
     Attributes:
         actions: Best solutions `[B, T]`.
@@ -149,31 +149,31 @@ class AntColony:
         if graph is None or heuristic is None:
             graph, heuristic = inverse_distances(td)
         check_graph(graph, td["action_mask"])
-        self.graph, self.heuristic = graph, _checked_heuristic(graph, heuristic)
+        self.graph, self.heuristic = graph, _check_heuristic(graph, heuristic)
         self.pheromone = torch.ones_like(self.heuristic)  # [B, E]
         self.rng = seed if isinstance(seed, torch.Generator) else derive_generator(seed, "ants")
         self.actions: Tensor | None = None  # best solutions [B, T]
         self.reward = torch.full(td.batch_size, -torch.inf)
-        searches = type(env)._local_search is not ProblemHooks._local_search
-        wanted = self.config.use_local_search
-        self.searches = searches if wanted is None else wanted
+        has_search = type(env)._local_search is not ProblemHooks._local_search
+        use_search = self.config.use_local_search
+        self.searches = has_search if use_search is None else use_search
         self._guide = self._make_guide() if self.config.guided_rounds else None
 
     def run(self, iterations: int, max_runtime: float | None = None) -> ColonyResult:
-        """Goes on for some iterations.
+        """Runs more iterations and returns the best solutions so far.
 
         Args:
             iterations: Number of iterations.
-            max_runtime: Seconds after which no further one is begun; the first always is.
+            max_runtime: Seconds after which no further iteration starts; the first one always runs.
         """
         if iterations < 1:
             raise ConfigError(f"expected at least 1 iteration, got {iterations}")
-        began, seconds = time.perf_counter(), list[float]()
+        start, seconds = time.perf_counter(), list[float]()
         curve, means = list[Tensor](), list[Tensor]()
         for _ in range(iterations):
             means.append(self.step())
             curve.append(self.reward)
-            seconds.append(time.perf_counter() - began)
+            seconds.append(time.perf_counter() - start)
             if max_runtime is not None and seconds[-1] > max_runtime:
                 break
         assert self.actions is not None
@@ -183,7 +183,7 @@ class AntColony:
 
     @torch.no_grad()
     def step(self) -> Tensor:
-        """One iteration; the mean reward of its ants before any search, `[B]`."""
+        """Runs one iteration; returns the mean reward of its ants before any search, `[B]`."""
         config = self.config
         weights = self.pheromone**config.alpha * self.heuristic**config.beta
         state = dict(self.td.items())
@@ -209,7 +209,7 @@ class AntColony:
         return unbatchify(rows, ants)
 
     def _improve(self, actions: Tensor, reward: Tensor) -> tuple[Tensor, Tensor]:
-        """All solutions, or the best of each instance, after local search."""
+        """Applies local search to all solutions, or to the best of each instance."""
         count = self.config.n_improved
         if count is not None:
             best = reward.topk(count, 1).indices  # [B, A']
@@ -225,33 +225,35 @@ class AntColony:
 
     def _make_guide(self) -> Any:
         """The heuristic of all pairs, as an array `[B, N, N]`."""
-        obstacle = None
+        reason = None
         if not self.searches:
-            obstacle = f"{self.env.name}, which has no local search"
+            reason = f"{self.env.name}, which has no local search"
         elif self.graph.num_nodes > MAX_DENSE_NODES:
-            obstacle = f"{self.graph.num_nodes} nodes, above {MAX_DENSE_NODES}"
-        if obstacle:
+            reason = f"{self.graph.num_nodes} nodes, above {MAX_DENSE_NODES}"
+        if reason:
             raise UnsupportedError(
-                f"expected guided_rounds=0 for {obstacle}, got {self.config.guided_rounds}"
+                f"expected guided_rounds=0 for {reason}, got {self.config.guided_rounds}"
             )
         return self.graph.dense(self.heuristic).cpu().numpy()
 
     def _remember(self, actions: Tensor, reward: Tensor) -> None:
         """Keeps the best solutions so far."""
         best, index = reward.max(1)  # [B]
-        found = actions.gather(1, index.view(-1, 1, 1).expand(-1, 1, actions.shape[-1])).squeeze(1)
+        candidates = actions.gather(
+            1, index.view(-1, 1, 1).expand(-1, 1, actions.shape[-1])
+        ).squeeze(1)
         if self.actions is None:
-            self.actions, self.reward = found, best
+            self.actions, self.reward = candidates, best
             return
-        width = max(found.shape[1], self.actions.shape[1])
-        # Solutions of different length wait with their last action.
-        old, new = (_pad_last(x, width) for x in (self.actions, found))
+        width = max(candidates.shape[1], self.actions.shape[1])
+        # Shorter solutions repeat their last action.
+        old, new = (_pad_last(x, width) for x in (self.actions, candidates))
         better = best > self.reward
         self.actions = torch.where(better.unsqueeze(-1), new, old)
         self.reward = torch.where(better, best, self.reward)
 
     def _quality(self, reward: Tensor) -> Tensor:
-        """How much pheromone solutions are worth: prizes, or one over their costs."""
+        """Pheromone that solutions deposit: prizes, or one over their costs."""
         if self.env.maximizes:
             return reward.clamp_min(0.0) / self.graph.num_nodes
         return 1.0 / (-reward).clamp_min(MIN_LENGTH)
@@ -277,11 +279,11 @@ class AntColony:
         self.pheromone = pheromone.clamp_min(MIN_PHEROMONE)
 
     def _legs(self, actions: Tensor) -> Tensor:
-        """Legs of the longest solution of each instance, `[B, 1]`; waiting at the hub is none."""
+        """Legs of the longest solution of each instance, `[B, 1]`; without waiting at the hub."""
         if not self.graph.has_hub:
             return actions.new_full((len(actions), 1), self.graph.num_nodes)
-        places = torch.arange(1, actions.shape[-1] + 1, device=actions.device)
-        last = (places * (actions != 0)).amax(-1)  # [B, A]
+        step = torch.arange(1, actions.shape[-1] + 1, device=actions.device)
+        last = (step * (actions != 0)).amax(-1)  # [B, A]
         return last.amax(1, keepdim=True) + 1  # and back to the hub
 
 
@@ -296,13 +298,13 @@ def inverse_distances(
     """
     locs = td["locs"]
     has_hub = any(key in td.keys() for key in ("demand", "prize", "penalty"))
-    others = locs.shape[1] - 1 - has_hub
-    count = min(max(locs.shape[1] // 10, 10), others) if degree is None else degree
+    num_others = locs.shape[1] - 1 - has_hub
+    count = min(max(locs.shape[1] // 10, 10), num_others) if degree is None else degree
     graph, lengths = nearest_graph(locs, max(count, 0), has_hub)
     return graph, 1.0 / lengths.clamp_min(MIN_LENGTH)
 
 
-def _checked_heuristic(graph: CandidateGraph, heuristic: Tensor) -> Tensor:
+def _check_heuristic(graph: CandidateGraph, heuristic: Tensor) -> Tensor:
     expected = (len(graph.targets), graph.num_edges)
     if tuple(heuristic.shape) != expected:
         raise ConfigError(

@@ -1,8 +1,8 @@
 """Decoding by weights of edges: sampling, logits of a step, and likelihoods in closed form.
 
-A solution goes from node to node, and the weight of an edge is all that a step looks at. So the
-likelihood of a given solution needs no step by step evaluation of anything: it is a sum over its
-edges, each compared with the edges that were allowed at that moment.
+A solution is a sequence of nodes, and a step depends on the weights of edges alone. So the
+likelihood of a solution is a sum over its edges, each normalized over the edges that were allowed
+at its step; the network is not evaluated step by step.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from rl4co.decoding.strategies import Sampling
 from rl4co.envs.base import RL4COEnvBase, State
 from rl4co.envs.routing.tsp.ants import ANTS as TOURS
 
-#: Weight of every allowed action beside its edge's: what is not a candidate is nearly impossible.
+#: Weight added to every allowed action: other edges than candidates are nearly impossible.
 EPSILON = 1e-10
-#: Smallest log-probability of a step in closed form, that of the smallest float32 beside one, as in
-#: the original codes: a solution found elsewhere may use edges that are nearly impossible.
+#: Smallest log-probability of a step in closed form: the float32 epsilon, as in the original
+#: codes; a solution from elsewhere may use edges that are nearly impossible.
 LOG_FLOOR = math.log(torch.finfo(torch.float32).eps)
-#: What to do if no candidate is allowed: go to the nearest node, or to any with equal probability.
+#: Rule if no candidate is allowed: the nearest node, or a random one with equal probabilities.
 Rule = Literal["nearest", "uniform"]
-#: Logits per unit of length of the rule "nearest": of two nodes, the nearer one is certain.
+#: Logits per unit of length of the rule "nearest": the nearest node is certain.
 _SHARPNESS = 1e6
 
 
 def check_rule(rule: str) -> Rule:
-    """A known rule."""
+    """Raises unless `rule` is a :data:`Rule`; returns it."""
     if rule not in get_args(Rule):
         raise UnknownNameError("rule without candidates", rule, get_args(Rule))
     return rule  # type: ignore[return-value]
@@ -45,11 +45,11 @@ def check_rule(rule: str) -> Rule:
 
 def check_graph(graph: CandidateGraph, mask: Tensor) -> None:
     """Raises unless candidate edges belong to instances with this action mask `[B, N]`."""
-    found = (len(graph.targets), graph.num_nodes)
-    if tuple(mask.shape) != found:
+    batch, num_nodes = len(graph.targets), graph.num_nodes
+    if tuple(mask.shape) != (batch, num_nodes):
         raise ConfigError(
             f"expected candidate edges of {mask.shape[0]} instances with {mask.shape[1]} nodes, "
-            f"got those of {found[0]} with {found[1]}"
+            f"got those of {batch} with {num_nodes}"
         )
 
 
@@ -57,8 +57,8 @@ def check_graph(graph: CandidateGraph, mask: Tensor) -> None:
 class EdgeLogits:
     """Logits of all actions, by the weights of the edges from the current node.
 
-    Before the first step of a problem without a depot all nodes are alike. What is not a candidate
-    has weight :data:`EPSILON`; where no candidate is allowed, the rule decides.
+    Before the first step of a problem without a depot all nodes have the same logit. Edges that are
+    not candidates have weight :data:`EPSILON`; if no candidate is allowed, the rule decides.
 
     Attributes:
         log_weights: $\\log(w_{ij} + \\epsilon)$ of all pairs, `[B, N, N]`.
@@ -78,7 +78,7 @@ class EdgeLogits:
     def of(
         cls, graph: CandidateGraph, weights: Tensor, locs: Tensor, rule: Rule = "nearest"
     ) -> EdgeLogits:
-        """Of weights `[B, E]`; up to 5,000 nodes."""
+        """Logits of weights `[B, E]`; up to 5,000 nodes."""
         log_weights = graph.dense((weights + EPSILON).log(), math.log(EPSILON))
         is_candidate = graph.dense(torch.ones_like(weights)) > 0
         return cls(log_weights, is_candidate, locs, graph.has_hub, check_rule(rule))
@@ -92,8 +92,8 @@ class EdgeLogits:
             allowed = self.is_candidate[instance, node] & mask
             here = gather_points(self.locs, node).unsqueeze(2)  # [B, Q, 1, 2]
             away = get_distance(self.locs.unsqueeze(1), here)  # [B, Q, N]
-            lost = ~allowed.any(-1, keepdim=True)
-            logits = torch.where(lost, -_SHARPNESS * away, logits)
+            none_allowed = ~allowed.any(-1, keepdim=True)
+            logits = torch.where(none_allowed, -_SHARPNESS * away, logits)
         if self.has_hub:
             return logits
         return torch.where(per_solution(state, "i") == 0, torch.zeros_like(logits), logits)
@@ -108,7 +108,7 @@ def sample_by_edges(
     rng: torch.Generator | None = None,
     rule: Rule = "nearest",
 ) -> Tensor:
-    """Solutions drawn edge by edge, without gradients.
+    """Samples solutions edge by edge, without gradients.
 
     Args:
         env: Environment.
@@ -132,7 +132,7 @@ def sample_by_edges(
         steps = env.step_bounds(state)[1] + 1
         generator = rng if rng is None or rng.device.type == "cpu" else None
         shape = (len(weights), num_solutions, steps)
-        # Drawn for the fast lane only if there is one.
+        # Drawn only if the problem has a compiled sampler.
         if type(env)._sample_by_edges is not RL4COEnvBase._sample_by_edges:
             draws = torch.rand(shape, generator=generator)
             actions = env._sample_by_edges(state, graph, weights, draws, rule)
@@ -156,12 +156,12 @@ def tour_log_likelihood(
     At step t, the allowed candidates of the current node are those with a later position:
     $$\\log p_t = \\log(w_{u_t u_{t+1}} + \\epsilon) -
       \\log\\Big(\\sum_{v \\in N(u_t),\\, pos(v) > t} w_{u_t v} + (N - 1 - t) \\epsilon\\Big)$$
-    The first node is any, $\\log p_0 = -\\log N$. By the rule "nearest", a step without a candidate
-    does not count, since the network had no say in it.
+    The first node is uniform, $\\log p_0 = -\\log N$. By the rule "nearest", a step without a
+    candidate does not count, since it does not depend on the network.
 
     Args:
         graph: Candidate edges, without a hub.
-        weights: `[B, E]`; gradients go there.
+        weights: `[B, E]`; gradients flow to them.
         tours: `[B, A, N]`.
         rule: See :data:`Rule`.
 
@@ -169,7 +169,7 @@ def tour_log_likelihood(
         `[B, A]`.
     """
     if graph.has_hub:
-        raise ConfigError("expected a graph without a depot, got one with; use the walk instead")
+        raise ConfigError("expected a graph without a depot, got one with; use walk_log_likelihood")
     size = tours.shape[-1]
     steps = torch.arange(size, device=tours.device)
     position = torch.empty_like(tours).scatter_(2, tours, steps.expand_as(tours))  # [B, A, N]
@@ -189,7 +189,7 @@ def edge_log_likelihood(
     actions: Tensor,
     rule: Rule = "nearest",
 ) -> Tensor:
-    """Log-likelihood `[B, A]` of given solutions `[B, A, T]`, by the shortest way.
+    """Log-likelihood `[B, A]` of solutions `[B, A, T]`, by the fastest method.
 
     Arguments are those of :func:`walk_log_likelihood`.
     """
@@ -206,16 +206,15 @@ def walk_log_likelihood(
     actions: Tensor,
     rule: Rule = "nearest",
 ) -> Tensor:
-    """Log-likelihood of given solutions, all steps at once, in any environment.
+    """Log-likelihood of solutions, all steps at once, in any environment.
 
-    The environment is walked through once, without the network, to see what it allowed at each
-    step.
+    The environment is stepped once, without the network, to record the action masks.
 
     Args:
         env: Environment.
         state: Fresh state, batch `[B]`.
         graph: Candidate edges.
-        weights: `[B, E]`; gradients go there.
+        weights: `[B, E]`; gradients flow to them.
         actions: `[B, A, T]`.
         rule: See :data:`Rule`.
 
@@ -233,7 +232,7 @@ def walk_log_likelihood(
     count = mask.sum(-1)  # [B, A, T]
     terms = _edge_terms(_rows(graph.regular(weights), rows), allowed, chosen, count, rule)
     if not graph.has_hub:
-        first = per_solution(trace, "i").squeeze(-1) == 0  # any node, as likely as all others
+        first = per_solution(trace, "i").squeeze(-1) == 0  # uniform
         return torch.where(first, -count.to(terms.dtype).log(), terms).sum(-1)
     return torch.where(here == 0, _hub_terms(graph, weights, mask, actions, count), terms).sum(-1)
 
@@ -243,7 +242,7 @@ def _hub_terms(
 ) -> Tensor:
     """Log-probabilities `[B, A, T]` of the actions if they were taken at the hub."""
     hub = graph.hub(weights)  # [B, N - 1]
-    # One instance at a time: masks as numbers take four times their memory.
+    # One instance at a time: masks as floats need four times the memory.
     totals = [rows[..., 1:].to(hub.dtype) @ row for rows, row in zip(mask, hub, strict=True)]
     total = torch.stack(totals)  # [B, A, T]
     index = (actions - 1).clamp_min(0)
@@ -252,7 +251,7 @@ def _hub_terms(
 
 
 def _rows(values: Tensor, nodes: Tensor) -> Tensor:
-    """Rows of the nodes given: `[B, R, K], [B, A, T]` → `[B, A, T, K]`."""
+    """Rows of nodes: `[B, R, K], [B, A, T]` → `[B, A, T, K]`."""
     offset = torch.arange(len(values), device=values.device).view(-1, 1, 1) * values.shape[1]
     return torch.nn.functional.embedding(nodes + offset, values.flatten(0, 1))
 

@@ -1,4 +1,4 @@
-"""Rollouts of either kind of environment: until solutions are constructed, or for some moves."""
+"""Rollouts of constructive and of improvement environments."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def rollout(
         td: State after `env.reset`; not modified.
         policy: Maps a state to a state with an action (`env.rand_action` is a random one where
             solutions are improved). Moves are checked as by `env.step`.
-        max_steps: Where solutions are constructed, the step after which not to have finished is an
-            error (default: the environment's bound); where they are improved, the number of moves.
+        max_steps: Constructive: more steps raise an error (default: the environment's bound);
+            improvement: the number of moves.
 
     Returns:
         Reward `[*B]` (of the best solution, where they are improved), final state, actions
@@ -39,7 +39,7 @@ def rollout(
         return construct(env, td, policy, max_steps)
     if max_steps is None or max_steps < 1:
         raise ConfigError(
-            f"expected max_steps of at least 1 for {env.name}, which has no end of its own, got "
+            f"expected max_steps of at least 1 for {env.name}, whose episodes do not end, got "
             f"{max_steps}"
         )
     td, moves = td.copy(), []

@@ -1,4 +1,4 @@
-"""Pheromone on candidate edges: what the edges of solutions get on top."""
+"""Pheromone on candidate edges: deposits along solutions."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ def deposit(
     amount: Tensor,
     symmetric: bool = True,
 ) -> Tensor:
-    """Pheromone after solutions have left theirs; edges that are not candidates get none.
+    """Pheromone after the deposits of solutions; edges that are not candidates get none.
 
-    Tours are closed; with a hub, solutions begin and end there, and waiting there leaves nothing.
+    Tours are closed; with a hub, solutions begin and end there, and waiting there deposits nothing.
 
     Args:
         graph: Candidate edges.
         pheromone: `[B, E]`; not modified.
         actions: Solutions `[B, A, T]`.
-        amount: What each solution leaves on each of its edges, `[B, A]`.
+        amount: Deposit of each solution on each of its edges, `[B, A]`.
         symmetric: Whether an edge gets it in both directions.
 
     Returns:

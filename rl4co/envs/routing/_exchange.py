@@ -1,4 +1,4 @@
-"""What pictures of moves share: the tour before and after, edge by edge."""
+"""Plots of moves: edges of the tour before and after."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def _closed(order: Tensor) -> np.ndarray:
 
 
 def _edges(walk: np.ndarray) -> set[tuple[int, int]]:
-    """Edges without direction: what is only walked the other way round is no change."""
+    """Edges without direction, so that reversing a path changes only its end edges."""
     return {
         (min(a, b), max(a, b)) for a, b in zip(walk[:-1].tolist(), walk[1:].tolist(), strict=True)
     }

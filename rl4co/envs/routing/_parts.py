@@ -1,4 +1,4 @@
-"""What the routing problems share: depots, travel costs, visits, sums along routes.
+"""Functions that routing problems share: depots, travel costs, visits, sums along routes.
 
 All are pure functions of tensors with any number of leading batch axes `*B`. Node 0 is the depot
 where there is one; N counts it, n does not.
@@ -23,9 +23,9 @@ from rl4co.core.ops import (
 
 
 def locs_with_depot(instance: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """`{"locs": [*B, N, 2]}` with the depot in front; empty for instances given by a matrix.
+    """`{"locs": [*B, N, 2]}` with the depot in front; empty for instances without coordinates.
 
-    Beside a matrix, coordinates without the depot's are of no use.
+    Customers' coordinates without the depot's are ignored.
     """
     if "locs" not in instance or "depot" not in instance:
         return {}
@@ -97,7 +97,7 @@ def leaves_depot_again(actions: Tensor) -> Tensor:
 
 
 def sum_along_routes(values: Tensor, actions: Tensor) -> Tensor:
-    """Running sum that starts anew after each visit of the depot.
+    """Running sum that restarts after each visit of the depot.
 
     Args:
         values: One value per step `[*B, T]`; those of depot visits do not count.
@@ -123,30 +123,31 @@ def first_customers(like: Tensor, num_starts: int) -> Tensor:
 def allowed_starts(mask: Tensor, num_starts: int, depot: bool = False) -> Tensor:
     """The first S starts that a mask `[*B, N]` allows: `[*B, S]`.
 
-    An instance with fewer offers them again in turn.
+    An instance with fewer repeats them in order.
 
     Args:
         mask: Allowed first actions.
         num_starts: Number S of starts.
-        depot: Whether the depot is a start like any other, the last one; otherwise only where no
+        depot: Whether the depot is also a start, the last one; otherwise only where no
             customer is allowed.
     """
-    offered = _offered_starts(mask, depot)  # [*B, N]
-    order = offered.long().argsort(stable=True, dim=-1, descending=True)  # allowed ones first
-    turn = torch.arange(num_starts, device=mask.device) % offered.sum(-1, keepdim=True)  # [*B, S]
-    return (order.gather(-1, turn) + 1) % mask.shape[-1]
+    is_start = _is_start(mask, depot)  # [*B, N]
+    order = is_start.long().argsort(stable=True, dim=-1, descending=True)  # allowed ones first
+    rank = torch.arange(num_starts, device=mask.device) % is_start.sum(-1, keepdim=True)  # [*B, S]
+    return (order.gather(-1, rank) + 1) % mask.shape[-1]
 
 
 def count_allowed_starts(mask: Tensor, depot: bool = False) -> int:
-    """Starts of the instance that has most of them; looks at the device once."""
-    return int(_offered_starts(mask, depot).sum(-1).amax())
+    """Number of starts of the instance with the most of them; synchronizes with the device."""
+    return int(_is_start(mask, depot).sum(-1).amax())
 
 
-def _offered_starts(mask: Tensor, depot: bool) -> Tensor:
+def _is_start(mask: Tensor, depot: bool) -> Tensor:
     """Which customers, and behind them the depot, are starts: `[*B, N]` → `[*B, N]`."""
     customers = mask[..., 1:]
-    home = ~any_true(customers)  # [*B, 1]
-    return torch.cat([customers, home | mask[..., :1] if depot else home], -1)
+    none_allowed = ~any_true(customers)  # [*B, 1]
+    at_depot = none_allowed | mask[..., :1] if depot else none_allowed
+    return torch.cat([customers, at_depot], -1)
 
 
 def distinct_instances(

@@ -53,7 +53,7 @@ def test_graph_by_hand():
     assert dense[3, 2] == 2 and dense[2, 3] == 0 and dense[0, 3] == dense[3, 0] > 3
 
 
-def test_graph_leaves_the_caller_alone_and_refuses_too_many_edges():
+def test_graph_leaves_the_caller_alone_and_rejects_too_many_edges():
     locs = torch.rand(2, 5, 2)
     before = locs.clone()
     nearest_graph(locs, 4)
@@ -65,7 +65,7 @@ def test_graph_leaves_the_caller_alone_and_refuses_too_many_edges():
         nearest_graph(locs, 4, has_hub=True)
 
 
-def test_large_matrices_are_refused():
+def test_large_matrices_are_rejected():
     graph = CandidateGraph(torch.zeros(1, 6000, 1, dtype=torch.int64), has_hub=False)
     with pytest.raises(UnsupportedError, match="5,000 nodes"):
         graph.dense(torch.zeros(1, 6000))
@@ -252,7 +252,7 @@ def test_deposits_of_routes_by_hand():
     assert out.tolist() == [[1.0, 0.0, 0.0, 1.0, 1.0, 0.0]]  # 1-2, 1-0, 2-1, 2-0, 0-1, 0-2
 
 
-def test_bad_settings_are_refused():
+def test_bad_settings_are_rejected():
     env, td, graph, weights = instance("tsp")
     for count in (0, 1.5, True):
         with pytest.raises(ConfigError, match="at least 1 ant"):
@@ -293,7 +293,7 @@ def test_duplicate_points_are_no_problem():
 
 
 def test_walk_is_not_needed_for_tours():
-    """Both closed forms agree on tours that nobody sampled."""
+    """Both closed forms agree on tours that were not sampled."""
     env, td, graph, weights = instance("tsp", degree=5)
     tours = torch.stack([torch.randperm(12) for _ in range(9)]).view(3, 3, 12)
     walked = walk_log_likelihood(env, dict(td.items()), graph, weights, tours)

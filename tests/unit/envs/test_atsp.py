@@ -127,7 +127,7 @@ def test_seeds_and_batches():
         ({"loc_distribution": "uniform"}, ConfigError),
     ],
 )
-def test_bad_parameters_are_refused(params, error):
+def test_bad_parameters_are_rejected(params, error):
     with pytest.raises(error):
         ATSPGenerator(**params)
 
@@ -206,10 +206,10 @@ def test_bad_matrices_are_named():
         ATSPEnv().reset(TSPEnv().generate(2))
 
 
-# ---------------------------------------------------------------- pictures
+# ---------------------------------------------------------------- plots
 
 
-def test_picture_shows_tour_and_matrix():
+def test_plot_shows_tour_and_matrix():
     """Rows and columns in the order of the tour, so that its legs lie beside the diagonal."""
     env = ATSPEnv()
     td = env.reset(as_instances(matrices(1, 5)))
@@ -228,7 +228,7 @@ def test_picture_shows_tour_and_matrix():
 
 
 @pytest.mark.parametrize("actions", [None, torch.tensor([2]), torch.tensor([2, 0])])
-def test_picture_without_a_whole_tour(actions):
+def test_plot_without_a_complete_tour(actions):
     env = ATSPEnv()
     td = env.reset(as_instances(matrices(1, 4)))[0]
     right = env.render(td, actions).axes[1]

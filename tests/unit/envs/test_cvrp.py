@@ -267,8 +267,8 @@ def test_step_bounds_are_reached(num_loc: int):
 # ---------------------------------------------------------------- bad input
 
 
-def test_masked_action_is_refused_in_checked_mode():
-    """A customer that does not fit any more is refused with its place in the batch."""
+def test_masked_action_is_rejected_in_checked_mode():
+    """A customer that does not fit any more is rejected with its place in the batch."""
     env = CVRPEnv(CVRPGenerator(num_loc=3), check_action=True)
     td = env.generate(3)
     td["demand"] = torch.tensor([[0.5, 0.5, 0.5], [0.5, 0.6, 0.5], [0.5, 0.4, 0.5]])
@@ -277,7 +277,7 @@ def test_masked_action_is_refused_in_checked_mode():
         env.step(td.set("action", torch.tensor([2, 2, 2])))
 
 
-def test_raw_demands_are_refused_with_a_remedy():
+def test_raw_demands_are_rejected_with_a_remedy():
     """Demands in original units without vehicle_capacity do not circle the depot for ever."""
     env = CVRPEnv(CVRPGenerator(num_loc=5))
     td = env.generate(4)

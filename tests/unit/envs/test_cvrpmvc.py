@@ -202,7 +202,7 @@ def test_state_counts_vehicles_and_demand():
         assert td["action_mask"][0, 0].item() is depot
 
 
-def test_each_instance_has_its_own_fleet():
+def test_instances_have_different_fleets():
     """Two vehicles may not come back early, five may."""
     env = CVRPMVCEnv()
     td = torch.stack([instance_of([4, 4, 4, 4], 2), instance_of([4, 4, 4, 4], 5)])
@@ -214,7 +214,7 @@ def test_each_instance_has_its_own_fleet():
     assert caught.value.constraint == EARLY
 
 
-# ---------------------------------------------------------------- local search, pictures
+# ---------------------------------------------------------------- local search, plots
 
 
 def test_local_search_keeps_what_it_would_make_invalid(monkeypatch: pytest.MonkeyPatch):

@@ -253,7 +253,7 @@ def test_best_known_solutions_of_solomon(
     assert state["done"].all()
 
 
-def test_a_benchmark_solution_with_two_customers_exchanged_is_refused(shared_dir: Path):
+def test_a_benchmark_solution_with_two_customers_exchanged_is_rejected(shared_dir: Path):
     """The check is not blind to the times of a real instance."""
     folder = shared_dir / "data" / "vrptw" / "solomon"
     if not folder.is_dir():
@@ -304,7 +304,7 @@ def test_state_follows_the_timetable():
         assert td["done"].item() is done
 
 
-def test_instances_of_a_batch_have_their_own_hours():
+def test_instances_of_a_batch_have_different_hours():
     """The closing time of one says nothing about the other."""
     td = CVRPTWGenerator(num_loc=2)(2, rng=torch.Generator().manual_seed(0))
     td["locs"] = torch.tensor([[[3.0, 0.0], [3.0, 4.0]]]).expand(2, 2, 2).clone()
@@ -384,7 +384,7 @@ def test_starts_are_all_customers_and_fit():
     assert td["action_mask"].gather(-1, starts).all()
 
 
-def test_local_search_is_refused():
+def test_local_search_is_rejected():
     """That of the CVRP would break time windows."""
     env = CVRPTWEnv(CVRPTWGenerator(num_loc=4))
     td = env.reset(batch_size=2)
@@ -392,7 +392,7 @@ def test_local_search_is_refused():
         env.local_search(td, torch.tensor([[1, 0, 2, 0, 3, 0, 4]] * 2))
 
 
-def test_an_unreachable_customer_is_refused_by_name():
+def test_an_unreachable_customer_is_rejected_by_name():
     """The rule and the instance, in place of a vehicle that circles the depot for ever."""
     env = CVRPTWEnv(CVRPTWGenerator(num_loc=5))
     td = env.generate(4)
@@ -401,7 +401,7 @@ def test_an_unreachable_customer_is_refused_by_name():
         env.reset(td)
 
 
-# ---------------------------------------------------------------- pictures
+# ---------------------------------------------------------------- plots
 
 
 def test_timetable_shows_windows_services_and_ways():
@@ -502,7 +502,7 @@ def test_a_customer_at_the_depot_has_a_window():
         ({"speed": 2.0}, "speed"),
     ],
 )
-def test_bad_settings_are_refused(settings: dict[str, float], message: str):
+def test_bad_settings_are_rejected(settings: dict[str, float], message: str):
     with pytest.raises(ConfigError, match=message):
         CVRPTWGenerator(**settings)
 

@@ -1,4 +1,4 @@
-"""Generators: the base class, TSP and CVRP instances, and refused parameters."""
+"""Generators: the base class, TSP and CVRP instances, and rejected parameters."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_batch_sizes(generator_cls: type[Generator], batch_size):
 
 
 @pytest.mark.parametrize("batch_size", [0, -1, [2, 0], 2.0, "4", None, True, [1.5], {3}])
-def test_bad_batch_sizes_are_refused(batch_size):
+def test_bad_batch_sizes_are_rejected(batch_size):
     """Only positive integers make a batch."""
     with pytest.raises(ConfigError, match="positive integer"):
         parse_batch_size(batch_size)
@@ -79,7 +79,7 @@ def test_instances_are_float32_without_nan(generator_cls: type[Generator]):
         assert value.isfinite().all(), key
 
 
-def test_seed_instead_of_generator_is_refused():
+def test_seed_instead_of_generator_is_rejected():
     """An integer is not a random stream; the message says how to make one."""
     with pytest.raises(ConfigError, match="manual_seed"):
         TSPGenerator()(2, rng=1234)
@@ -124,7 +124,7 @@ def test_depot_is_the_first_of_the_points_drawn_together():
     assert locs[0].tolist() == [[2, 3], [4, 5], [6, 7]]
 
 
-def test_depot_with_its_own_sampler_is_one_point_per_instance():
+def test_depot_with_a_separate_sampler_is_one_point_per_instance():
     """The sampler sees [B, 1, 2], so that point patterns do not spread over the batch."""
     sampler, depot_sampler = Counting(), Counting()
     locs, depot = sample_locs_and_depot(torch.Size([4]), 3, sampler, depot_sampler)
@@ -176,7 +176,7 @@ def test_tsp_takes_a_ready_made_sampler():
         ({"loc_mean": 0.5}, UnknownArgumentError, "loc_mean"),
     ],
 )
-def test_bad_tsp_parameters_are_refused(options, error, message):
+def test_bad_tsp_parameters_are_rejected(options, error, message):
     """A misspelt argument is not swallowed, an impossible value is named."""
     with pytest.raises(error, match=message):
         TSPGenerator(**options)
@@ -205,7 +205,7 @@ def test_cvrp_instances(num_loc: int):
     assert torch.equal(instances["demand"], units.round() / capacity)
 
 
-def test_cvrp_depot_follows_the_customers_or_its_own_distribution():
+def test_cvrp_depot_follows_the_customers_or_another_distribution():
     """Drawn together by default, otherwise from `depot_distribution`, also at a constant 0."""
     together = CVRPGenerator(num_loc=8, loc_distribution="cluster", n_cluster=1)(400, seeded())
     gap = (together["depot"] - together["locs"].mean(1)).abs().mean().item()
@@ -280,7 +280,7 @@ def test_capacity_formula(num_loc: int, expected: float):
         ({"n_cluster": 3}, "n_cluster"),
     ],
 )
-def test_bad_cvrp_parameters_are_refused(options, message):
+def test_bad_cvrp_parameters_are_rejected(options, message):
     """Impossible values and options that no distribution takes are named."""
     with pytest.raises((ConfigError, UnknownArgumentError), match=message):
         CVRPGenerator(**options)

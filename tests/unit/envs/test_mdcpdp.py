@@ -341,7 +341,7 @@ def test_starts_are_the_depots_of_the_instance():
 
 
 def test_rotations_change_manhattan_distances():
-    """So they are refused where costs are made of those; the symmetries of the square are not."""
+    """So they are rejected where costs are made of those; the symmetries of the square are not."""
     blocks, plane = MDCPDPEnv(dist_mode="L1"), MDCPDPEnv(dist_mode="L2")
     assert blocks.augmentations() == ("dihedral8",)
     blocks.check_augmentation("dihedral8")
@@ -416,7 +416,7 @@ def test_zeros_behind_the_end_are_padding():
     assert rewards == pytest.approx([rewards[0]] * 5, rel=1e-6)
 
 
-def test_masked_action_is_refused_in_checked_mode():
+def test_masked_action_is_rejected_in_checked_mode():
     """The full vehicle cannot take another order."""
     env = MDCPDPEnv(check_action=True)
     td = env.reset(make_instance(4, [1, 1], seed=0).unsqueeze(0))
@@ -478,7 +478,7 @@ def test_best_known_routes_of_real_instances(shared_dir: Path):
 @pytest.mark.parametrize(
     "argument", ["dist_mode", "reward_mode", "problem_mode", "start_mode", "depot_mode"]
 )
-def test_unknown_modes_are_refused(argument: str):
+def test_unknown_modes_are_rejected(argument: str):
     """... with the names that exist."""
     cls = MDCPDPGenerator if argument == "depot_mode" else MDCPDPEnv
     with pytest.raises(UnknownNameError, match=f"no {argument} 'other'; .*known: "):
@@ -512,7 +512,7 @@ def test_bad_instances_are_named():
     ],
     ids=str,
 )
-def test_bad_arguments_are_refused(arguments: dict[str, Any]):
+def test_bad_arguments_are_rejected(arguments: dict[str, Any]):
     """The message names the argument."""
     with pytest.raises(ConfigError, match=next(iter(arguments))):
         MDCPDPGenerator(**arguments)
@@ -576,10 +576,10 @@ def test_generator_is_seeded():
     assert torch.equal(torch.get_rng_state(), before)
 
 
-# ---------------------------------------------------------------- pictures
+# ---------------------------------------------------------------- plots
 
 
-def test_picture():
+def test_plot():
     """A line for each route, a dashed one for each way home, and the objective in the title."""
     env = MDCPDPEnv(MDCPDPGenerator(num_loc=6, num_agents=3), problem_mode="close")
     td = env.reset(batch_size=1)

@@ -1,4 +1,4 @@
-"""mTSP: exhaustive oracles for both objectives, batches of different agents, and refused input."""
+"""mTSP: exhaustive oracles for both objectives, batches of different agents, and rejected input."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def test_state_follows_the_tours():
         # action, agent, current length, way home, longest tour, allowed nodes, done
         (2, 0, 5.0, 5.0, 0.0, [True, True, False, True], False),
         (0, 1, 0.0, 0.0, 10.0, [False, True, False, True], False),
-        (1, 1, 3.0, 3.0, 10.0, [False, False, False, True], False),  # nobody is left to send
+        (1, 1, 3.0, 3.0, 10.0, [False, False, False, True], False),  # no agent is left
         (3, 1, 8.0, 4.0, 12.0, [True, False, False, False], True),
         (0, 1, 0.0, 0.0, 12.0, [True, False, False, False], True),
         (0, 1, 0.0, 0.0, 12.0, [True, False, False, False], True),
@@ -223,7 +223,7 @@ def test_seeds():
         {"mean": 0.5},
     ],
 )
-def test_bad_parameters_are_refused(params):
+def test_bad_parameters_are_rejected(params):
     with pytest.raises(ConfigError):
         MTSPGenerator(**params)
 
@@ -231,7 +231,7 @@ def test_bad_parameters_are_refused(params):
 # ---------------------------------------------------------------- bad input
 
 
-def test_unknown_cost_type_is_refused():
+def test_unknown_cost_type_is_rejected():
     with pytest.raises(UnknownNameError, match="minmax"):
         MTSPEnv(cost_type="max")
 
@@ -254,10 +254,10 @@ def test_bad_instances_are_named():
         env.reset(td)
 
 
-# ---------------------------------------------------------------- pictures
+# ---------------------------------------------------------------- plots
 
 
-def test_picture_names_agents_with_their_lengths():
+def test_plot_names_agents_with_their_lengths():
     """Closed tours, the longest one bold; the title has both objectives."""
     locs = torch.tensor([[0.0, 0.0], [3.0, 0.0], [3.0, 4.0], [0.0, 4.0]])
     env = MTSPEnv()

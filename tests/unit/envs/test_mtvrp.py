@@ -143,7 +143,7 @@ def pad(solutions: list[list[int]]) -> torch.Tensor:
 @pytest.mark.parametrize("seed", [0, 1])
 @pytest.mark.parametrize(("variant", "backhaul_class"), SETTINGS)
 def test_mask_and_check_agree_with_an_oracle(variant: str, backhaul_class: int, seed: int):
-    """The mask allows exactly the feasible solutions, the check refuses exactly the others."""
+    """The mask allows exactly the feasible solutions, the check rejects exactly the others."""
     instance = tight_instance(variant, backhaul_class, 4, seed)
     problem, env = Problem.of(instance), MTVRPEnv()
     candidates = all_solutions(4)
@@ -158,8 +158,8 @@ def test_mask_and_check_agree_with_an_oracle(variant: str, backhaul_class: int, 
 
     state = env.reset(instance.expand(len(candidates)))
     violations = env._violations(dict(state.items()), pad(candidates))
-    refused = torch.stack(list(violations.values())).any(0)
-    assert refused.tolist() == [cost is None for cost in costs]
+    rejected = torch.stack(list(violations.values())).any(0)
+    assert rejected.tolist() == [cost is None for cost in costs]
 
     state = env.reset(instance.expand(len(feasible)))
     reward = env.get_reward(state, pad([list(actions) for actions in feasible]))
@@ -297,7 +297,7 @@ def test_what_was_fetched_stays_on_board():
     env.check_solution_validity(td, torch.tensor([[1, 3, 4, 2, 0]]))
 
 
-def test_instances_of_a_batch_have_their_own_variants():
+def test_instances_of_a_batch_have_different_variants():
     """One batch, one partial route, five different masks."""
     env = MTVRPEnv()
     variants = [
@@ -512,7 +512,7 @@ def test_names_of_variants():
 
 
 def test_infinity_is_for_limits_only():
-    """It says "no limit" there; an infinite opening time or not a number is refused by name."""
+    """It says "no limit" there; an infinite opening time or not a number is rejected by name."""
     env = MTVRPEnv(MTVRPGenerator(num_loc=4, variant_preset="cvrp"))
     td = env.generate(3)
     assert td["distance_limit"].isinf().all()

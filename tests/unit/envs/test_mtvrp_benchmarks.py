@@ -149,7 +149,7 @@ def test_a_backhaul_before_a_linehaul_breaks_the_order(data: Path):
 
 @pytest.mark.parametrize("number", [21, 26, 32])
 def test_distance_limits(data: Path, number: int):
-    """VRPL of Li et al. (2005), up to 1200 customers, real distances; a lower limit is refused."""
+    """VRPL of Li et al. (2005), up to 1200 customers, real distances; a lower limit is rejected."""
     file = require(data / "cvrplib" / "Li" / f"Li_{number}.vrp")
     header, tables = read_sections(file)
     points, limit = tables["NODE_COORD_SECTION"], float(header["DISTANCE"])

@@ -259,13 +259,13 @@ def test_classes_of_backhauls():
     ],
     ids=str,
 )
-def test_bad_settings_are_refused(settings: dict[str, Any], message: str):
+def test_bad_settings_are_rejected(settings: dict[str, Any], message: str):
     """What was expected and what was given."""
     with pytest.raises(ConfigError, match=message):
         MTVRPGenerator(**settings)
 
 
-def test_unknown_names_are_refused():
+def test_unknown_names_are_rejected():
     """With the nearest one."""
     with pytest.raises(UnknownNameError, match="no argument of MTVRPGenerator 'num_locs'; did"):
         MTVRPGenerator(num_locs=5)
@@ -273,7 +273,7 @@ def test_unknown_names_are_refused():
         MTVRPGenerator(variant_preset="ovrp_tw")
 
 
-def test_customers_out_of_reach_are_refused():
+def test_customers_out_of_reach_are_rejected():
     """Limits that do not fit the square; variants without them do not care."""
     large = {"max_loc": 100.0, "num_loc": 5}
     with pytest.raises(ConfigError, match=r"distance_limit=3 for coordinates in \[0, 100\]"):

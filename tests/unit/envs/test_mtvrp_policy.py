@@ -1,4 +1,4 @@
-"""MTVRP as policies and readers see it: features of the embeddings, and pictures."""
+"""MTVRP as policies and readers see it: features of the embeddings, and plots."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_a_matrix_alone_needs_another_embedding():
         policy(env.reset(td.exclude("locs")), env)
 
 
-# ---------------------------------------------------------------- pictures
+# ---------------------------------------------------------------- plots
 
 
 def draw_solution(**settings):
@@ -101,7 +101,7 @@ def draw_solution(**settings):
 
 
 @pytest.mark.parametrize("preset", ["cvrp", "ovrp", "vrpbltw", "ovrpbltw"])
-def test_picture(preset: str):
+def test_plot(preset: str):
     """The title has variant and cost; closed routes have a faint leg more than open ones."""
     ax, reward = draw_solution(variant_preset=preset, num_loc=12)
     assert ax.get_title().startswith(f"{preset.upper()} · 12 customers · ")
@@ -137,7 +137,7 @@ def test_backhauls_are_triangles():
     assert [tuple(color) for color in drawn[0].get_facecolors()] == expected
 
 
-def test_picture_of_an_instance_alone():
+def test_plot_of_an_instance_alone():
     """Also by a matrix alone, without a solution, and without a legend."""
     env, td = draw(2, variant_preset="ovrptw")
     locs = td["locs"]

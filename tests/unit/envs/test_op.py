@@ -1,4 +1,4 @@
-"""OP: exhaustive oracles, prizes, the length limit, starts out of reach, pictures."""
+"""OP: exhaustive oracles, prizes, the length limit, starts out of reach, plots."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def test_margin_decides_on_exact_lengths():
         OPEnv(length_margin=float("nan"))
 
 
-def test_length_is_each_instances_own():
+def test_length_differs_between_instances():
     env = OPEnv(OPGenerator(num_loc=3))
     td = env.generate(2)
     td["locs"] = torch.tensor([[1.0, 0.0], [2.0, 0.0], [3.0, 0.0]]).expand(2, 3, 2)
@@ -281,7 +281,7 @@ def test_prize_distribution_replaces_the_type():
 
 
 def test_prize_type_of_the_environment():
-    """A short way to the generator's argument, and refused next to a generator."""
+    """A short way to the generator's argument, and rejected next to a generator."""
     assert bool((OPEnv(prize_type="const").generate(3)["prize"] == 1).all())
     env = OPEnv(generator_params={"num_loc": 5}, prize_type="unif")
     assert (env.generator.num_loc, env.generator.prize_type) == (5, "unif")
@@ -307,10 +307,10 @@ def test_faulty_instances_are_named():
         env.reset(td)
 
 
-# ---------------------------------------------------------------- pictures
+# ---------------------------------------------------------------- plots
 
 
-def test_picture():
+def test_plot():
     """The tour as a line, visited customers in its colour, the others grey; the title counts."""
     points = np.array([[0, 0], [3, 0], [3, 4], [0, 4]], dtype=float)
     env = OPEnv()

@@ -1,4 +1,4 @@
-"""PCTSP: exhaustive oracles, the required prize, generated prizes and penalties, pictures."""
+"""PCTSP: exhaustive oracles, the required prize, generated prizes and penalties, plots."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def test_state_follows_the_tour():
         assert td["current_node"].item() == action
 
 
-def test_required_prize_is_each_instances_own():
+def test_required_prize_differs_between_instances():
     """And 1 where an instance does not say."""
     env = PCTSPEnv(PCTSPGenerator(num_loc=3))
     td = env.generate(3)
@@ -162,7 +162,7 @@ def test_prizes_that_add_up_exactly():
 
 
 def test_unchecked_instances_that_are_not_worth_enough_end():
-    """Where nobody checks, visiting every customer is enough."""
+    """Without checks, visiting every customer is enough."""
     env = PCTSPEnv(PCTSPGenerator(num_loc=4), check_instance=False)
     td = env.generate(3)
     td["deterministic_prize"] *= 0.01
@@ -260,7 +260,7 @@ def test_required_prize_of_the_generator_reaches_the_mask():
 @pytest.mark.parametrize(
     "arguments", [{"prize_required": 4.5}, {"prize_required": -1.0}, {"penalty_factor": -1.0}]
 )
-def test_impossible_generators_are_refused(arguments: dict):
+def test_impossible_generators_are_rejected(arguments: dict):
     with pytest.raises(ConfigError, match=next(iter(arguments))):
         PCTSPGenerator(**arguments)
 
@@ -284,10 +284,10 @@ def test_prizes_that_cannot_be_enough_are_named():
     env.reset(td)
 
 
-# ---------------------------------------------------------------- pictures
+# ---------------------------------------------------------------- plots
 
 
-def test_picture():
+def test_plot():
     """The tour, what is left out in the colour of its penalty, and all parts of the cost."""
     points = torch.tensor([[0.0, 0.0], [3.0, 0.0], [3.0, 4.0], [0.0, 4.0], [1.0, 1.0]])
     instance = {

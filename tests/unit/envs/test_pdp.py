@@ -87,7 +87,7 @@ def test_mask_allows_exactly_the_feasible_tours(num_loc: int, forced: bool, make
     assert (-reward).tolist() == pytest.approx(costs, rel=1e-5)
 
 
-def test_check_refuses_exactly_the_infeasible_orders():
+def test_check_rejects_exactly_the_infeasible_orders():
     """All 24 orders of two pairs, one by one."""
     instance, _ = random_points(4, seed=0)
     env = PDPEnv()
@@ -340,14 +340,14 @@ def test_best_known_routes_of_real_instances(shared_dir: Path, size: str):
 
 
 @pytest.mark.parametrize("num_loc", [1, 5])
-def test_odd_instances_are_refused(num_loc: int):
+def test_odd_instances_are_rejected(num_loc: int):
     """Half an order cannot be delivered."""
     with pytest.raises(InvalidInstanceError, match="pickups, then their deliveries"):
         PDPEnv().reset(random_points(num_loc, seed=0)[0].unsqueeze(0))
 
 
 @pytest.mark.parametrize("num_loc", [0, -2, 1, 7, 2.0, True])
-def test_odd_sizes_are_refused(num_loc):
+def test_odd_sizes_are_rejected(num_loc):
     """... and never made into even ones in silence."""
     with pytest.raises(ConfigError, match="num_loc"):
         PDPGenerator(num_loc=num_loc)
@@ -407,12 +407,12 @@ def test_initial_solution_type_is_checked():
         PDPGenerator(init_sol_type="greed")
 
 
-# ---------------------------------------------------------------- pictures
+# ---------------------------------------------------------------- plots
 
 
 @pytest.mark.parametrize("forced", [False, True])
 @pytest.mark.parametrize("num_loc", [2, 40, 80])
-def test_picture(num_loc: int, forced: bool):
+def test_plot(num_loc: int, forced: bool):
     """Title with the cost, one line for the tour, one for each of up to 30 orders."""
     env = PDPEnv(PDPGenerator(num_loc=num_loc), force_start_at_depot=forced)
     episode = record_episode(env, env.generate(2), derive_generator(0))

@@ -1,4 +1,4 @@
-"""Pictures of routing problems: the artists carry the right data."""
+"""Plots of routing problems: the artists carry the right data."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ def test_tsp_single_node() -> None:
 
 
 def test_matrix_instance_is_laid_out_by_mds() -> None:
-    """Distances of the picture are those of a Euclidean matrix; the cost is the matrix's."""
+    """Distances of the plot are those of a Euclidean matrix; the cost is the matrix's."""
     generator = torch.Generator().manual_seed(1)
     locs = torch.rand(8, 2, generator=generator, dtype=torch.float64)
     matrix = torch.cdist(locs, locs)
@@ -221,7 +221,7 @@ def test_figure_shows_in_notebooks_and_can_be_pickled() -> None:
         assert shown._repr_png_().startswith(b"\x89PNG")
 
 
-def test_batched_input_is_refused() -> None:
+def test_batched_input_is_rejected() -> None:
     """A batch, or an instance without places, is an error with a remedy."""
     with pytest.raises(ConfigError, match="index the batch"):
         render_tsp({"locs": SQUARE[None]})

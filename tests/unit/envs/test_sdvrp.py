@@ -246,7 +246,7 @@ def test_useless_visits_are_valid_but_not_enough():
     ].tolist() == [True]
 
 
-def test_what_is_refused():
+def test_rejected_input():
     """Demands above the vehicle, and the local search of the CVRP, which knows no sharing."""
     env = SDVRPEnv(CVRPGenerator(num_loc=3))
     td = env.generate(3)
@@ -258,7 +258,7 @@ def test_what_is_refused():
         env.local_search(env.reset(instance.unsqueeze(0)), torch.tensor([[1, 2, 0, 2, 3]]))
 
 
-# ---------------------------------------------------------------- pictures
+# ---------------------------------------------------------------- plots
 
 
 def test_deliveries():
@@ -266,7 +266,7 @@ def test_deliveries():
     assert amounts.tolist() == [[0, 6, 2, 0], [0, 0, 4, 4]]
 
 
-def test_picture():
+def test_plot():
     """Loads in original units, and a pie of two thirds and one third for the shared customer."""
     instance, _ = make_instance([6, 6, 4], 8)
     env = SDVRPEnv()

@@ -1,4 +1,4 @@
-"""SHPP: open paths between fixed ends, exhaustive oracles, local search and pictures."""
+"""SHPP: open paths between fixed ends, exhaustive oracles, local search and plots."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_state_follows_the_path():
         assert td["done"].flatten().tolist() == [step == 3] * 2
 
 
-def test_other_starts_are_refused():
+def test_other_starts_are_rejected():
     """In checked mode step by step, and for whole solutions with the constraint and instance."""
     instance, _ = random_instance(4, seed=0)
     env = SHPPEnv(check_action=True)
@@ -159,7 +159,7 @@ def test_local_search_keeps_the_ends(given_by: str):
     assert optimal >= 7
 
 
-def test_picture_shows_an_open_path():
+def test_plot_shows_an_open_path():
     """A line that does not come back, and two marked ends."""
     locs = torch.tensor([[0.0, 0.0], [1.0, 0.0], [1.0, 1.0], [0.0, 1.0]])
     env = SHPPEnv()
@@ -175,7 +175,7 @@ def test_picture_shows_an_open_path():
 
 
 @pytest.mark.parametrize("size", [1, 2, 40])
-def test_picture_of_any_size(size: int):
+def test_plot_of_any_size(size: int):
     env = SHPPEnv()
     td = env.reset(random_instance(size, 0)[0])
     path = torch.arange(size)

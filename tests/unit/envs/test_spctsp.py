@@ -50,7 +50,7 @@ def test_mask_allows_exactly_the_tours_worth_enough(real: list[float]):
     assert set(map(tuple, solutions)) == expected
 
 
-def test_a_prize_that_no_realisation_reaches_is_refused():
+def test_a_prize_that_no_realisation_reaches_is_rejected():
     """Real prizes are at most twice the expected ones, here 2 · 3 · 0.5 = 3."""
     env = SPCTSPEnv()
     instances = torch.stack([make_instance([0.5] * 3, [0.25] * 3) for _ in range(3)])
@@ -122,7 +122,7 @@ def test_rewards_of_the_deterministic_problem():
 
 
 def test_real_prizes_that_are_not_enough_are_accepted():
-    """Nobody can know; visiting every customer ends the tour. Negative ones are refused."""
+    """Real prizes are unknown; visiting every customer ends the tour; negative ones raise."""
     env = SPCTSPEnv()
     td = make_instance([0.2] * 4, [0.05] * 4).expand(2).clone()
     episode = record_episode(env, td, derive_generator(0))
@@ -133,7 +133,7 @@ def test_real_prizes_that_are_not_enough_are_accepted():
         env.reset(td)
 
 
-def test_picture():
+def test_plot():
     """Discs by expected prize, the sum by what was earned."""
     env = SPCTSPEnv()
     td = env.reset(make_instance([0.75, 0.25, 0.5], [0.5, 0.75, 0.0]).unsqueeze(0))

@@ -65,15 +65,17 @@ class Plain:
     def solutions(self) -> Iterator[list[list[int]]]:
         """All assignments of customers to technicians, in all orders, that skills permit."""
         num_loc, num_techs = len(self.skills), len(self.techs)
-        for crew in itertools.product(range(num_techs), repeat=num_loc):
-            groups = [[n + 1 for n in range(num_loc) if crew[n] == t] for t in range(num_techs)]
+        for assignment in itertools.product(range(num_techs), repeat=num_loc):
+            groups = [
+                [n + 1 for n in range(num_loc) if assignment[n] == t] for t in range(num_techs)
+            ]
             if self.able(groups):
                 for orders in itertools.product(*map(itertools.permutations, groups)):
                     yield [list(order) for order in orders]
 
 
 def as_actions(routes: Sequence[Sequence[int]]) -> tuple[int, ...]:
-    """As episodes do it: up to the last customer, and home if nobody has been at the depot yet."""
+    """As in episodes: up to the last customer, and home if the depot was not visited yet."""
     last = max(tech for tech, route in enumerate(routes) if route)
     actions = [node for route in routes[: last + 1] for node in (*route, 0)][:-1]
     return tuple(actions if last else [*actions, 0])
@@ -192,7 +194,7 @@ def test_state_follows_the_technicians():
         (0, 2, [False, True, True, False], False),  # the last one must not leave anyone out
         (2, 2, [False, True, False, False], False),
         (1, 2, [True, False, False, False], True),
-        (0, 2, [True, False, False, False], True),  # done: nobody else is sent out
+        (0, 2, [True, False, False, False], True),  # done: no technician is sent out
     ]
     for action, tech, allowed, done in script:
         td = env.step(td.set("action", torch.tensor([action])))["next"]
@@ -270,7 +272,7 @@ def test_context_knows_the_technician():
         np.testing.assert_allclose(features[0].numpy(), expected, rtol=1e-5)
 
 
-def test_picture_names_the_technicians():
+def test_plot_names_the_technicians():
     """A route and a line in the legend for each who sets out, in the colour of the technician."""
     plain = Plain(3, 3, seed=0)
     plain.skills[:] = 0
@@ -338,6 +340,6 @@ def test_generator_settings():
         ({"num_tech": 3}, "num_tech"),
     ],
 )
-def test_bad_settings_are_refused(settings: dict[str, float], message: str):
+def test_bad_settings_are_rejected(settings: dict[str, float], message: str):
     with pytest.raises(ConfigError, match=message):
         SVRPGenerator(**settings)

@@ -147,8 +147,8 @@ def test_direction_matters_with_a_matrix():
 # ---------------------------------------------------------------- bad input
 
 
-def test_masked_action_is_refused_in_checked_mode():
-    """A node visited before, or none of the instance, is refused with its place in the batch."""
+def test_masked_action_is_rejected_in_checked_mode():
+    """A node visited before, or none of the instance, is rejected with its place in the batch."""
     env = TSPEnv(check_action=True)
     td = env.reset(as_instances(locs=np.random.default_rng(0).random((3, 4, 2))))
     td = env.step(td.set("action", torch.tensor([0, 1, 2])))["next"]
@@ -168,7 +168,7 @@ def test_bad_instances_are_named():
 
 
 def test_invalid_tours_are_named():
-    """The constraint and the instance; a solution for too few instances is refused as well."""
+    """The constraint and the instance; a solution for too few instances is rejected as well."""
     env = TSPEnv(generator_params={"num_loc": 4})
     td = env.reset(batch_size=3)
     tours = torch.tensor([[0, 1, 2, 3], [0, 0, 2, 3], [3, 2, 1, 0]])

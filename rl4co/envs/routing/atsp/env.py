@@ -18,7 +18,7 @@ class ATSPEnv(TSPEnv):
 
     It is the TSP with a matrix in place of coordinates: going from i to j costs `cost_matrix[i, j]`
     (row to column), which may differ from the way back. The diagonal is never travelled and may
-    hold any number. Optional coordinates `locs [N, 2]` serve pictures only.
+    hold any number. Optional coordinates `locs [N, 2]` serve plots only.
 
     Paper: Kwon et al. (2021), https://arxiv.org/abs/2106.11113
 
@@ -43,7 +43,7 @@ class ATSPEnv(TSPEnv):
     """
 
     name = "atsp"
-    generator_cls = ATSPGenerator  # type: ignore[assignment]  # not a kind of TSPGenerator
+    generator_cls = ATSPGenerator  # type: ignore[assignment]  # not a TSPGenerator
     instance_shapes = {"cost_matrix": "n n"}
     optional_shapes = {"locs": "n 2"}
     substitutes = {}

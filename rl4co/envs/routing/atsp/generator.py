@@ -30,7 +30,7 @@ class ATSPGenerator(Generator):
         max_dist: Largest cost of an arc.
         dist_distribution: Distribution of the costs on the unit interval, which is stretched to
             `[min_dist, max_dist]` afterwards; see :func:`~rl4co.envs.distributions.get_sampler`.
-        tmat_class: Whether to impose the triangle inequality; otherwise arcs keep their own costs.
+        tmat_class: Whether to impose the triangle inequality; otherwise arcs keep the costs drawn.
         dist_sampler: Ready-made sampler instead of `dist_distribution`.
         dist_kwargs: Options of the distribution, e.g. `dist_alpha` and `dist_beta`.
 

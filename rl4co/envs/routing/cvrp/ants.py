@@ -1,7 +1,7 @@
-"""Routes drawn edge by edge in compiled loops: the rules of :class:`CVRPEnv` once more.
+"""Routes sampled edge by edge in compiled loops that repeat the rules of :class:`CVRPEnv`.
 
-Customers that fit the vehicle, and the depot unless the vehicle is there; `ANTS` names what is
-mirrored.
+Allowed are customers that fit the vehicle, and the depot unless the vehicle is there; `ANTS` names
+the repeated methods.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ def draw_routes(
 
     Args:
         demand: Demand of the nodes, 0 at the depot, in float32, as the environment compares loads.
-        limit: What a vehicle carries, with the environment's slack.
-        targets: Where candidate edges of customers lead to, the depot among them.
+        limit: Capacity of a vehicle, with the environment's slack.
+        targets: Ends of the candidate edges of customers, the depot among them.
         weights: Their weights.
         hub: Weights of the edges from the depot to the customers.
         draws: Uniform numbers in [0, 1).
-        threads: Threads that share the solutions.
+        threads: Number of threads.
 
     Shapes:
         demand `[B, N]`, limit `[B]`, targets and weights `[B, N - 1, K]`, hub `[B, N - 1]`, draws
@@ -81,7 +81,7 @@ def _draw_rows(
             if node == 0:
                 node = leave_depot(demand[b], limit[b], hub[b], visited, draws[b, a, step])
             else:
-                node = _go_on(
+                node = _next_node(
                     demand[b], limit[b], targets[b, node - 1], weights[b, node - 1], visited,
                     load, draws[b, a, step],
                 )  # fmt: skip
@@ -116,7 +116,7 @@ def leave_depot(demand: Floats, limit: float, hub: Floats, visited: Flags, draw:
 
 
 @compiled
-def _go_on(
+def _next_node(
     demand: Floats,
     limit: float,
     targets: Ints,

@@ -30,7 +30,7 @@ from rl4co.envs.routing._parts import (
 from rl4co.envs.routing.cvrp.generator import CVRPGenerator
 
 #: Slack on the vehicle capacity, shared by the mask and the validity check: float32 sums of
-#: demands that fill a vehicle exactly come out up to about 1e-6 above its capacity.
+#: demands that fill a vehicle exactly exceed its capacity by up to about 1e-6.
 CAPACITY_TOLERANCE = 1e-5
 
 
@@ -54,7 +54,7 @@ class CVRPEnv(RL4COEnvBase):
         | `visited` | bool | `[*B, N]` | nodes visited so far |
         | `current_node` | int64 | `[*B]` | last node visited (starts at the depot, 0) |
         | `i` | int64 | `[*B, 1]` | number of steps taken |
-        | `action_mask` | bool | `[*B, N]` | customers that fit; the depot where it makes sense |
+        | `action_mask` | bool | `[*B, N]` | customers that fit; the depot unless pointless |
 
     Constraints:
         Every customer is visited exactly once; the demand on a route does not exceed the capacity.

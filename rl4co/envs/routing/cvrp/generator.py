@@ -57,7 +57,7 @@ class CVRPGenerator(RoutingGenerator):
         demand_distribution: Distribution of the demands before they are rounded down; named ones
             are clipped to `[min_demand, max_demand - 1]`. A number is the demand of all customers.
         vehicle_capacity: Load of a vehicle in multiples of `capacity`.
-        capacity: Units a vehicle carries; None looks it up, see :func:`get_default_capacity`.
+        capacity: Units a vehicle carries; None uses a default, see :func:`get_default_capacity`.
         loc_sampler: Ready-made sampler instead of `loc_distribution`.
         depot_sampler: Ready-made sampler instead of `depot_distribution`.
         demand_sampler: Ready-made sampler instead of `demand_distribution`.
@@ -127,7 +127,7 @@ class CVRPGenerator(RoutingGenerator):
             )
 
     def _largest_demand(self) -> float | None:
-        """Largest demand that can be drawn; None if that is up to the user's own sampler."""
+        """Largest demand that can be drawn; None if a custom sampler decides."""
         if not isinstance(self.demand_sampler, IntegerSampler):
             return None
         if isinstance(self.demand_sampler.sampler, ConstantSampler):

@@ -1,6 +1,6 @@
 """Sweep (Gillett and Miller, 1974): customers by angle around the depot, vehicle by vehicle.
 
-The classical way to partition customers, beside learned ones.
+The classical counterpart of learned partitions.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ def sweep_partition(
     Args:
         locs: Coordinates `[N, 2]`; node 0 is the depot.
         demand: `[N]`.
-        limit: What a vehicle carries.
-        start: With which customer of the sweep the first vehicle begins.
-        clockwise: Whether to sweep the other way round.
+        limit: Capacity of a vehicle.
+        start: Index in the sweep of the first vehicle's first customer.
+        clockwise: Whether to sweep clockwise.
     """
     order = sweep_order(locs)
     if len(order) and not 0 <= start < len(order):
@@ -42,7 +42,7 @@ def sweep_partition(
 
 
 def fill_vehicles(order: np.ndarray, demand: np.ndarray, limit: float) -> list[Ints]:
-    """Cuts an order of customers where the next one does not fit the vehicle any more."""
+    """Splits an order of customers into routes, each as long as the capacity allows."""
     routes: list[list[int]] = []
     load = 0.0
     for node in order.tolist():
@@ -55,7 +55,7 @@ def fill_vehicles(order: np.ndarray, demand: np.ndarray, limit: float) -> list[I
 
 
 def order_route(locs: np.ndarray, customers: np.ndarray) -> Ints:
-    """A short way from the depot through the customers and back: insertion, 2-opt and Or-opt.
+    """A short route from the depot through the customers and back: insertion, 2-opt and Or-opt.
 
     Shapes:
         locs `[N, 2]`, customers `[T]` → `[T]`

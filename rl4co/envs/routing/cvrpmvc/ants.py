@@ -1,7 +1,8 @@
-"""Routes of scarce vehicles drawn edge by edge in compiled loops.
+"""Routes of few vehicles sampled edge by edge in compiled loops.
 
-The rules of :class:`CVRPMVCEnv` once more: as in the CVRP, but a vehicle returns only if those that
-are left can carry the rest, or if no customer fits; `ANTS` names what is mirrored.
+They repeat the rules of :class:`CVRPMVCEnv`: as in the CVRP, but a vehicle returns only if the
+remaining ones can carry the remaining demand, or if no customer fits; `ANTS` names the repeated
+methods.
 """
 
 from __future__ import annotations
@@ -39,10 +40,10 @@ def draw_scarce_routes(
     Args:
         points: Coordinates.
         demand: Demand of the nodes, in float32, as the environment compares loads.
-        limit: What a vehicle carries, with the environment's slack.
-        capacity: What it carries without.
+        limit: Capacity of a vehicle, with the environment's slack.
+        capacity: Capacity without slack.
         vehicles: Number of vehicles, with the environment's slack.
-        targets: Where candidate edges of customers lead to, the depot among them.
+        targets: Ends of the candidate edges of customers, the depot among them.
         weights: Their weights.
         hub: Weights of the edges from the depot to the customers.
         draws: Uniform numbers in [0, 1).
@@ -80,17 +81,17 @@ def _draw(
     visited = np.zeros(size, np.bool_)
     node, left, step, used = 0, size - 1, 0, 1
     load = demand[0] * 0
-    rest = demand[0] * 0
+    remaining = demand[0] * 0
     for other in range(1, size):
-        rest = rest + demand[other]
+        remaining = remaining + demand[other]
     while left > 0:
         if node == 0:
             following = cvrp_ants.leave_depot(demand, limit, hub, visited, draws[step])
         else:
-            home = rest <= (vehicles - used) * capacity
+            may_return = remaining <= (vehicles - used) * capacity
             following = _next(
                 points, demand, limit, targets[node - 1], weights[node - 1], visited, load, node,
-                home, draws[step],
+                may_return, draws[step],
             )  # fmt: skip
         out[step] = following
         step += 1
@@ -100,7 +101,7 @@ def _draw(
         else:
             visited[following] = True
             load = load + demand[following]
-            rest = rest - demand[following]
+            remaining = remaining - demand[following]
             left -= 1
         node = following
     # An episode ends when the depot, too, was visited.
@@ -117,20 +118,25 @@ def _next(
     visited: Flags,
     load: float,
     node: int,
-    home: bool,
+    may_return: bool,
     draw: float,
 ) -> int:
     """The next customer, or the depot."""
     total = 0.0
     for k in range(targets.size):
         other = targets[k]
-        if home if other == 0 else (not visited[other] and demand[other] + load <= limit):
+        allowed = (
+            may_return if other == 0 else (not visited[other] and demand[other] + load <= limit)
+        )
+        if allowed:
             total += weights[k]
     if total > 0.0:
         threshold, chosen = draw * total, 0
         for k in range(targets.size):
             other = targets[k]
-            allowed = home if other == 0 else (not visited[other] and demand[other] + load <= limit)
+            allowed = (
+                may_return if other == 0 else (not visited[other] and demand[other] + load <= limit)
+            )
             if allowed and weights[k] > 0.0:
                 chosen = other
                 threshold -= weights[k]

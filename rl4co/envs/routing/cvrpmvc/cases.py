@@ -22,7 +22,7 @@ TWO_VEHICLES: dict[str, Any] = {**HALVES, "max_vehicle": [2.0]}
 # In float32 more than one; one vehicle carries them all the same, so there are two.
 THIRDS: dict[str, Any] = {**CORNERS, "demand": [1 / 3, 1 / 3, 1 / 3]}
 RAW: dict[str, Any] = {**CORNERS, "demand": [4.0, 6.0, 10.0], "vehicle_capacity": [10.0]}
-# Two vehicles have room for 1.8, but not for three times 0.6.
+# Two vehicles can carry 1.8, but not for three times 0.6.
 SIX_TENTHS: dict[str, Any] = {**CORNERS, "demand": [0.6, 0.6, 0.6], "max_vehicle": [2.0]}
 ONE: dict[str, Any] = {
     "depot": [1.0, 1.0], "locs": [[1.0, 3.5]], "demand": [1.0], "capacity": [9.0],

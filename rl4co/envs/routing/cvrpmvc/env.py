@@ -16,8 +16,8 @@ from rl4co.envs.routing.cvrp.env import CAPACITY_TOLERANCE, CVRPEnv
 from rl4co.envs.routing.cvrpmvc.generator import CVRPGenerator
 
 #: Slack on the demand that is left, in vehicles: float32 sums of many demands. Integer demands of
-#: vehicles that carry up to thousands of units are still told apart. The check allows it twice,
-#: because the mask has spent it once.
+#: vehicles that carry up to thousands of units remain distinguishable. The check allows it twice,
+#: because the mask uses it once.
 FLEET_TOLERANCE = 1e-4
 
 NO_EARLY_RETURN = "no vehicle returns early while the others cannot carry the rest"
@@ -30,10 +30,10 @@ class CVRPMVCEnv(CVRPEnv):
     Paper: Ye et al. (2024), https://arxiv.org/abs/2312.08224.
 
     One vehicle more than the total demand needs is available,
-    $K = \\lceil \\sum_i d_i / Q \\rceil + 1$, unless the instance says `max_vehicle [1]`. A vehicle
-    returns only if the rest of the demand fits the vehicles that are left, or if no customer fits
-    it any more. Whether customers can be packed into K vehicles at all is a hard question of its
-    own, so the latter may take more than K vehicles; solutions with up to K are always valid.
+    $K = \\lceil \\sum_i d_i / Q \\rceil + 1$, unless the instance has `max_vehicle [1]`. A vehicle
+    returns only if the remaining vehicles can carry the remaining demand, or if no customer fits it
+    any more. Deciding whether customers can be packed into K vehicles is hard, so solutions of the
+    latter kind may need more than K vehicles; solutions with up to K are always valid.
 
     State:
         | key | dtype | shape | meaning |
@@ -53,7 +53,7 @@ class CVRPMVCEnv(CVRPEnv):
 
     Constraints:
         Those of the CVRP; no vehicle returns to the depot while some customer still fits it and the
-        rest of the demand exceeds the capacity of the vehicles that are left.
+        remaining demand exceeds the capacity of the remaining vehicles.
 
     Finish condition:
         All nodes, the depot included, are visited; finished instances stay at the depot.
@@ -101,9 +101,9 @@ class CVRPMVCEnv(CVRPEnv):
         returns = at_depot & (_previous(actions) != 0)
         rest = state["demand"].double().sum(-1, keepdim=True) - demand.cumsum(-1)
         vehicles_left = state["max_vehicle"] - returns.cumsum(-1) + 2 * FLEET_TOLERANCE
-        # Customers not yet served are those that are served later.
+        # Customers not served yet are those of later steps.
         smallest = torch.where(at_depot, torch.inf, demand).flip(-1).cummin(-1).values.flip(-1)
-        # Inside of the mask's slack, so that its float32 sums agree that the customer fits.
+        # Less than the mask's slack, so that its float32 sums agree that the customer fits.
         slack = 1.0 + self.capacity_tolerance - 0.5 * CAPACITY_TOLERANCE
         early = (load + smallest <= capacity * slack) & (rest > vehicles_left * capacity)
         return {**super()._violations(state, actions), NO_EARLY_RETURN: (returns & early).any(-1)}
@@ -119,7 +119,7 @@ class CVRPMVCEnv(CVRPEnv):
 
     def _local_search(self, state: State, actions: Tensor, **options: Any) -> Tensor:
         improved = super()._local_search(state, actions, **options)
-        # It never needs more vehicles, but where they do not suffice it may return one early.
+        # The search never adds vehicles, but where they do not suffice one may return early.
         early = self._violations(state, improved)[NO_EARLY_RETURN].unsqueeze(-1)  # [*B, 1]
         steps = max(improved.shape[-1], actions.shape[-1])
         return torch.where(early, _pad_to(actions, steps), _pad_to(improved, steps))

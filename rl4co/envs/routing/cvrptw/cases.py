@@ -24,9 +24,11 @@ CORNERS: dict[str, Any] = {
 }
 
 
-def windows(*own: tuple[float, float], depot: tuple[float, float] = (0.0, 100.0)) -> dict[str, Any]:
+def windows(
+    *customers: tuple[float, float], depot: tuple[float, float] = (0.0, 100.0)
+) -> dict[str, Any]:
     """The corners with other time windows."""
-    return {**CORNERS, "time_windows": [list(window) for window in (depot, *own)]}
+    return {**CORNERS, "time_windows": [list(window) for window in (depot, *customers)]}
 
 
 # Clockwise 0 → 1 → 2 → 3 → 0, vehicles are there after 3, 7, 10 and 14.
@@ -95,7 +97,7 @@ CASES = (
     ),
     Case("times by the cost matrix", ONE_WAY, [2, 1, 0], reward=-(2.0 + 20.0 + 10.0)),
     Case("times by the cost matrix, two routes", ONE_WAY, [1, 0, 2], reward=-(1.0 + 10) - (2 + 4)),
-    Case("a matrix of their own for times", SLOW, [1, 2, 0], reward=-(1.0 + 3.0 + 4.0)),
+    Case("a separate matrix of times", SLOW, [1, 2, 0], reward=-(1.0 + 3.0 + 4.0)),
     Case("the same backwards", SLOW, [2, 1, 0], reward=-(2.0 + 20.0 + 10.0)),
     Case("times by a matrix, not distances", SLOW_ROADS, [1, 2, 0], reward=-(3.0 + 4.0 + 5.0)),
     # Solutions

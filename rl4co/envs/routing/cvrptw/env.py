@@ -22,8 +22,8 @@ from rl4co.envs.routing.cvrptw.schedule import (
 )
 
 #: Slack on times as a share of the time at which the depot closes: what float32 sums along a route
-#: may add to an arrival that is just in time. The check allows it twice, because the mask has spent
-#: it once.
+#: may add to an arrival that is just in time. The check allows it twice, because the mask uses it
+#: once.
 TIME_TOLERANCE = 1e-5
 
 
@@ -33,9 +33,9 @@ class CVRPTWEnv(CVRPEnv):
 
     An instance is one of the CVRP with, depot first, service times `durations [N]` and
     `time_windows [N, 2]` (N = n + 1). Vehicles leave when the depot opens, wait at customers who
-    are not ready, and are back before the depot closes. Travelling takes as long as it is far,
-    unless a `duration_matrix [N, N]` says otherwise; a `cost_matrix` replaces distances, and also
-    travel times if it is the only matrix.
+    are not ready, and return before the depot closes. Travel times are distances, unless a
+    `duration_matrix [N, N]` replaces them; a `cost_matrix` replaces distances, and also travel
+    times if it is the only matrix.
 
     State:
         | key | dtype | shape | meaning |
@@ -71,7 +71,7 @@ class CVRPTWEnv(CVRPEnv):
     """
 
     name = "cvrptw"
-    generator_cls = CVRPTWGenerator  # type: ignore[assignment]  # its own signature
+    generator_cls = CVRPTWGenerator  # type: ignore[assignment]  # another signature
     instance_shapes = {**CVRPEnv.instance_shapes, "durations": "n+1", "time_windows": "n+1 2"}
     optional_shapes = {**CVRPEnv.optional_shapes, "duration_matrix": "n+1 n+1"}
     integer_keys = (*CVRPEnv.integer_keys, "time_windows")
@@ -81,7 +81,7 @@ class CVRPTWEnv(CVRPEnv):
         cvrp = super()._init_state(instance)
         state = {**instance, **cvrp}  # with the matrices
         opening, horizon = windows[..., 0, :1], windows[..., 0, 1:]  # [*B, 1]
-        # In time for the window, and for the way back after the service.
+        # In time for the window, and to return after the service.
         latest = torch.minimum(windows[..., 1], horizon - durations - times_to_depot(state))
         depot = start_at_depot(durations).unsqueeze(-1)  # [*B, 1]
         return {
@@ -128,7 +128,7 @@ class CVRPTWEnv(CVRPEnv):
         opening, horizon = windows[..., 0, :1], windows[..., 0, 1:]  # [*B, 1]
         arrival = opening + times_from(state, start_at_depot(durations).unsqueeze(-1))  # [*B, N]
         back = torch.maximum(arrival, windows[..., 0]) + durations + times_to_depot(state)
-        # Half of the mask's slack: what is accepted here is sure to be accepted there.
+        # Half of the mask's slack, so that the mask allows whatever is accepted here.
         slack = 0.5 * TIME_TOLERANCE * horizon
         key = time_matrix(state)
         travel = arrival if key is None else state[key].flatten(-2)

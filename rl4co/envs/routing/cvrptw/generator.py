@@ -21,9 +21,9 @@ from rl4co.envs.samplers import DistributionLike, UniformSampler
 class CVRPTWGenerator(CVRPGenerator):
     """Customers of the CVRP with a service time and a window in which the service must begin.
 
-    Both ends of a window are drawn uniformly from the times at which a vehicle that comes straight
-    from the depot can be there and from which it is back before the depot closes, and are rounded
-    down to integers; a window is at least one unit long.
+    Both ends of a window are drawn uniformly between the arrival of a vehicle that comes directly
+    from the depot and the latest time to return before the depot closes. They are rounded down to
+    integers; a window is at least one unit long.
 
     Args:
         num_loc: Number of customers (the depot comes on top).
@@ -61,7 +61,7 @@ class CVRPTWGenerator(CVRPGenerator):
         self.max_time, self.duration, self.scale = max_time, duration, scale
         if duration < 0:
             raise ConfigError(f"expected duration >= 0, got {duration!r}")
-        # The way there and back along the diagonal, and a window one unit long between integers.
+        # A round trip along the diagonal, and a window one unit long between integers.
         needed = 2 * (math.sqrt(2) * (max_loc - min_loc) + 1) + duration
         if max_time < needed:
             raise ConfigError(
@@ -88,8 +88,8 @@ class CVRPTWGenerator(CVRPGenerator):
         unit = UniformSampler().sample(torch.Size((2, *distance.shape)), rng)
         ends = (distance + (latest - distance) * unit).floor()  # [2, *B, n]
         begin, end = ends.amin(0), ends.amax(0)
-        # A window of a unit at least; one that was rounded down to before the first arrival, and
-        # one at an integer distance, can only grow at its end.
+        # At least one unit long; a window rounded down to before the first arrival, and one at an
+        # integer distance, is extended at its end.
         begin = torch.minimum(begin, torch.maximum(end - 1, distance.floor()))
         end = torch.where(begin == end, end + 1, end)
         return torch.stack([begin, end], -1)

@@ -1,4 +1,4 @@
-"""Plot of one instance with time windows: a map, and the timetable of its routes beside it."""
+"""Plot of one instance with time windows: a map, and a timetable of its routes."""
 
 from __future__ import annotations
 
@@ -86,11 +86,11 @@ def draw_timetable(ax: Axes, state: Mapping[str, Tensor], actions: Tensor | None
     rows: dict[int, int] = {}
     depot_rows = [0]  # one between routes
     for route, color in zip(routes, route_colors(len(routes)), strict=True):
-        own = depot_rows[-1] + 1 + np.arange(len(route))
-        _draw_windows(ax, windows[route], own, color)
-        _draw_visits(ax, state, route, own, color)
-        rows.update(zip(own.tolist(), route.tolist(), strict=True))
-        depot_rows.append(int(own[-1]) + 1)
+        route_rows = depot_rows[-1] + 1 + np.arange(len(route))
+        _draw_windows(ax, windows[route], route_rows, color)
+        _draw_visits(ax, state, route, route_rows, color)
+        rows.update(zip(route_rows.tolist(), route.tolist(), strict=True))
+        depot_rows.append(int(route_rows[-1]) + 1)
     _style_axes(ax, windows[0], rows, depot_rows)
 
 

@@ -64,8 +64,8 @@ def service_starts(state: Mapping[str, Tensor], stops: Tensor) -> Tensor:
     """When the service at each stop begins: on arrival, or when the time window opens.
 
     With $C_k$ the driving and service times added up until stop k, and $e_j$ the opening of a
-    window, stop k of a route begins at $C_k + \\max_{j \\le k} (e_j - C_j)$, so all routes come
-    from one running maximum in place of a walk from stop to stop.
+    window, stop k of a route begins at $C_k + \\max_{j \\le k} (e_j - C_j)$, so all routes
+    follow from one running maximum instead of a loop over stops.
 
     Args:
         state: With `durations [*B, N]`, `time_windows [*B, N, 2]` and travel times.
@@ -80,10 +80,10 @@ def service_starts(state: Mapping[str, Tensor], stops: Tensor) -> Tensor:
     ready = state["time_windows"][..., 0].double()  # [*B, N]
     leaves_depot = origin == 0
     bound = ready.gather(-1, stops) - elapsed
-    # A route starts when the depot opens, whatever came before.
+    # A route starts when the depot opens, regardless of earlier routes.
     start = ready[..., :1] - (elapsed - move)
     bound = torch.where(leaves_depot, torch.maximum(bound, start), bound)
-    # Lifting each route above all before it makes the running maximum start anew.
+    # Lifting each route above all earlier ones restarts the running maximum.
     lift = leaves_depot.cumsum(-1) * (1 + bound.amax(-1, True) - bound.amin(-1, True))
     return elapsed + (bound + lift).cummax(-1).values - lift
 

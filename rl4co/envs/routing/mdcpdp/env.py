@@ -27,7 +27,7 @@ class MDCPDPEnv(RL4COEnvBase):
 
     One vehicle waits in each of k depots. Routes are built one after the other: action d < k sends
     out the vehicle of depot d, customers follow, and d again ends its route, whereupon another
-    depot sends out its vehicle. A vehicle leaves once at most and may stay at home; the last one
+    depot sends out its vehicle. A vehicle leaves once at most or stays at its depot; the last one
     that leaves serves all that is left, and its return is not a step.
 
     An instance has an even number of customers `locs [n, 2]`, pickups first, `depot [k, 2]`, the
@@ -46,13 +46,13 @@ class MDCPDPEnv(RL4COEnvBase):
         | `to_deliver` | bool | `[*B, N]` | no pickup has to come first: all but open deliveries |
         | `current_node` | int64 | `[*B]` | last node visited |
         | `current_depot` | int64 | `[*B]` | depot of the current vehicle |
-        | `current_capacity` | int64 | `[*B, 1]` | orders that the vehicle can carry, 0 at home |
+        | `current_capacity` | int64 | `[*B, 1]` | orders that the vehicle can carry, 0 at depots |
         | `current_carry` | int64 | `[*B, 1]` | orders on board |
         | `current_length` | float32 | `[*B, 1]` | length of the current route so far, 0 at depots |
         | `longest_length` | float32 | `[*B, 1]` | length of the longest route so far |
         | `num_unvisited` | int64 | `[*B, 1]` | customers not visited yet |
         | `i` | int64 | `[*B, 1]` | number of steps taken |
-        | `action_mask` | bool | `[*B, N]` | customers that fit; depots where it makes sense |
+        | `action_mask` | bool | `[*B, N]` | customers that fit; depots unless pointless |
 
     Constraints:
         Every pickup and delivery is visited exactly once; every pickup precedes its delivery, on
@@ -99,9 +99,9 @@ class MDCPDPEnv(RL4COEnvBase):
             "problem_mode": (problem_mode, ProblemMode),
             "start_mode": (start_mode, StartMode),
         }
-        for name, (mode, known) in modes.items():
-            if mode not in get_args(known):
-                raise UnknownNameError(name, mode, get_args(known))
+        for name, (mode, choices) in modes.items():
+            if mode not in get_args(choices):
+                raise UnknownNameError(name, mode, get_args(choices))
         self.dist_mode, self.reward_mode = dist_mode, reward_mode
         self.problem_mode, self.start_mode = problem_mode, start_mode
         super().__init__(*args, **kwargs)
@@ -109,16 +109,16 @@ class MDCPDPEnv(RL4COEnvBase):
     # ---------------------------------------------------------------- steps
 
     def _init_state(self, instance: State) -> State:
-        places: State = {}
+        coordinates: State = {}
         if "locs" in instance and "depot" in instance:
-            places["locs"] = torch.cat([instance["depot"], instance["locs"]], -2)  # [*B, N, 2]
-        nodes = places["locs"] if places else instance["cost_matrix"]  # [*B, N, ...]
+            coordinates["locs"] = torch.cat([instance["depot"], instance["locs"]], -2)  # [*B, N, 2]
+        nodes = coordinates["locs"] if coordinates else instance["cost_matrix"]  # [*B, N, ...]
         shape, capacity = nodes.shape[:-1], instance["capacity"]  # [*B, N], [*B, k]
         node = torch.arange(shape[-1], device=nodes.device).expand(shape)
         start = self._start_depot(nodes, capacity.shape[-1])  # [*B]
         none = torch.zeros_like(start).unsqueeze(-1)  # [*B, 1]
         return {
-            **places,
+            **coordinates,
             "capacity": capacity,
             "lateness_weight": instance["lateness_weight"],
             "available": node >= 0,
@@ -137,7 +137,7 @@ class MDCPDPEnv(RL4COEnvBase):
         number = nodes[..., -1, 0]
         if self.start_mode == "order":
             return torch.zeros_like(number, dtype=torch.int64)
-        # Some digits of a coordinate: irregular, but a function of the instance, as reset must be.
+        # Digits of a coordinate: irregular, but reproducible, as a function of the instance.
         fraction = (number.double() * 618.0339887).remainder(1.0)
         return (fraction * num_depots).long().clamp_max(num_depots - 1)
 
@@ -146,16 +146,16 @@ class MDCPDPEnv(RL4COEnvBase):
         num_depots, num_nodes = capacity.shape[-1], state["available"].shape[-1]
         half = (num_nodes - num_depots) // 2
         customer, delivery = node >= num_depots, node >= num_depots + half
-        away = customer | (state["current_capacity"] == 0)  # or else this is the way home
+        away = customer | (state["current_capacity"] == 0)  # otherwise it returns to its depot
         depot = torch.where(customer, state["current_depot"].unsqueeze(-1), node)
-        # A pickup releases its delivery. Others come out, modulo N, at a node released already.
+        # A pickup releases its delivery. Others map, modulo N, to a node released before.
         released = (node + half) % num_nodes
         driven = self._legs(state, state["current_node"].unsqueeze(-1), node)
         driven = driven + state["current_length"]
         length = driven * customer
-        # The way from one depot to the next is nobody's.
+        # The leg from one depot to the next belongs to no route.
         counted = length if self.problem_mode == "open" else driven * (customer | ~away)
-        # Clamped, as forbidden actions, which TorchRL tries out, must not make counts negative.
+        # Clamped, because forbidden actions, which TorchRL tries, must not make counts negative.
         unvisited = torch.add(state["num_unvisited"], customer, alpha=-1).clamp_min(0)
         carry = torch.add(state["current_carry"] + customer, delivery, alpha=-2).clamp_min(0)
         return {
@@ -178,12 +178,12 @@ class MDCPDPEnv(RL4COEnvBase):
         capacity, carry, done = state["current_capacity"], state["current_carry"], state["done"]
         depot, node = state["current_depot"].unsqueeze(-1), state["current_node"].unsqueeze(-1)
         waiting = allowed[..., :num_depots]
-        # Back home: empty, after some customer, and if somebody else can go on.
-        relief = any_true(waiting)
-        returns = ((carry == 0) & (node >= num_depots) & relief) | done  # [*B, 1]
-        own = torch.arange(num_depots, device=depot.device) == depot  # [*B, k]
-        depots = torch.where((capacity > 0) | done, own & returns, waiting)
-        # No capacity at home: pickups wait until the next vehicle has left.
+        # A vehicle returns empty, after a customer, and only if another one can leave.
+        another_waits = any_true(waiting)
+        returns = ((carry == 0) & (node >= num_depots) & another_waits) | done  # [*B, 1]
+        is_current = torch.arange(num_depots, device=depot.device) == depot  # [*B, k]
+        depots = torch.where((capacity > 0) | done, is_current & returns, waiting)
+        # At a depot the capacity is 0: no pickups until the next vehicle has left.
         pickups = allowed[..., num_depots:split] & (carry < capacity)  # [*B, n / 2]
         return torch.cat([depots, pickups, allowed[..., split:]], -1)
 
@@ -224,7 +224,7 @@ class MDCPDPEnv(RL4COEnvBase):
         num_depots, num_nodes = state["capacity"].shape[-1], state["available"].shape[-1]
         customer = actions >= num_depots  # [*B, T]
         steps = torch.arange(actions.shape[-1], device=actions.device).expand_as(actions)
-        # Depots so far: odd = some vehicle is out.
+        # Number of depot visits so far; odd: a vehicle is on its route.
         visits, depots = count_visits(actions, num_nodes), (~customer).cumsum(-1)
         out = depots % 2 == 1
         blank = torch.zeros_like(visits, dtype=torch.int64)  # [*B, N]
@@ -286,7 +286,7 @@ class MDCPDPEnv(RL4COEnvBase):
         return customers + 1, customers + 2 * min(num_depots, customers // 2) - 1
 
     def augmentations(self) -> tuple[str, ...]:
-        """Manhattan distances survive the symmetries of the square, but no other rotations."""
+        """Symmetries of the square keep Manhattan distances; other rotations do not."""
         return ("dihedral8",) if self.dist_mode == "L1" else super().augmentations()
 
     def _count_starts(self, state: State) -> int:
@@ -314,5 +314,5 @@ def _current_depot(actions: Tensor, num_depots: int) -> Tensor:
     """The last depot among the actions up to each step: `[*B, T]` → `[*B, T]`."""
     steps = torch.arange(actions.shape[-1], device=actions.device)
     last = torch.where(actions < num_depots, steps, 0).cummax(-1).values  # [*B, T]
-    # Only in an invalid solution does a customer come first; indices must exist all the same.
+    # In an invalid solution a customer may come first; clamping keeps the index valid.
     return actions.gather(-1, last).clamp_max(num_depots - 1)

@@ -31,12 +31,12 @@ class MDCPDPGenerator(RoutingGenerator):
         loc_distribution: Distribution of the pickups' and deliveries' coordinates, see
             :func:`~rl4co.envs.distributions.get_sampler`.
         num_agents: Number of vehicles k, each with its depot.
-        depot_mode: `multiple` draws a place for each depot, `single` one place for all.
+        depot_mode: `multiple` draws a location for each depot, `single` one location for all.
         depot_distribution: Distribution of the depots' coordinates.
         min_capacity: Fewest orders that a vehicle carries at a time, an integer.
         max_capacity: Most orders that a vehicle carries at a time (included).
         min_lateness_weight: Smallest weight of lateness in the objective.
-        max_lateness_weight: Largest weight; the default 1, 1 counts nothing but lateness.
+        max_lateness_weight: Largest weight; the default 1, 1 counts lateness only.
         lateness_weight_distribution: Distribution of the weights.
         loc_sampler: Ready-made sampler instead of `loc_distribution`.
         depot_sampler: Ready-made sampler instead of `depot_distribution`.
@@ -113,8 +113,8 @@ class MDCPDPGenerator(RoutingGenerator):
         """`[*B, k, 2]`."""
         if self.depot_mode == "multiple":
             return self.depot_sampler.sample(torch.Size((*batch_size, self.num_agents, 2)), rng)
-        place = self.depot_sampler.sample(torch.Size((*batch_size, 1, 2)), rng)  # [*B, 1, 2]
-        return place.expand(*batch_size, self.num_agents, 2).contiguous()
+        location = self.depot_sampler.sample(torch.Size((*batch_size, 1, 2)), rng)  # [*B, 1, 2]
+        return location.expand(*batch_size, self.num_agents, 2).contiguous()
 
     def _check_vehicles(self) -> None:
         counts: dict[str, Any] = {

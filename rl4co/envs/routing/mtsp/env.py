@@ -31,8 +31,8 @@ class MTSPEnv(RL4COEnvBase):
     An instance has coordinates `locs [N, 2]` with the depot first, and the number of agents
     `num_agents []`, which may differ within a batch. A `cost_matrix [N, N]` (symmetric or not)
     replaces Euclidean distances; with it, coordinates may be missing. Each agent makes one tour
-    from the depot and back; going to the depot (action 0) sends the next agent off. Agents may be
-    left at home.
+    from the depot and back; going to the depot (action 0) starts the tour of the next agent. Agents
+    may stay unused.
 
     State:
         | key | dtype | shape | meaning |
@@ -61,7 +61,7 @@ class MTSPEnv(RL4COEnvBase):
         d(a_e, 0)$.
 
     Args:
-        cost_type: What is minimised: "minmax" or "sum".
+        cost_type: Objective to minimise: "minmax" or "sum".
         kwargs: See :class:`RL4COEnvBase`.
     """
 
@@ -78,18 +78,19 @@ class MTSPEnv(RL4COEnvBase):
         super().__init__(*args, **kwargs)
 
     def _init_state(self, instance: State) -> State:
-        home = _depot_distance(instance)  # [*B, N]
-        nothing = torch.zeros_like(home[..., 0])  # [*B]
-        depot = start_at_depot(home)
+        depot_distance = _depot_distance(instance)  # [*B, N]
+        zero = torch.zeros_like(depot_distance[..., 0])  # [*B]
+        depot = start_at_depot(depot_distance)
+        node = torch.arange(depot_distance.shape[-1], device=depot_distance.device)
         return {
             **{key: instance[key] for key in ("locs",) if key in instance},
             "num_agents": instance["num_agents"],
             "agent_idx": depot,
-            "depot_distance": home,
-            "current_length": nothing,
-            "max_subtour_length": nothing,
-            "way_home": nothing,
-            "visited": (torch.arange(home.shape[-1], device=home.device) == 0).expand(home.shape),
+            "depot_distance": depot_distance,
+            "current_length": zero,
+            "max_subtour_length": zero,
+            "way_home": zero,
+            "visited": (node == 0).expand(depot_distance.shape),
             "current_node": depot,
         }
 
@@ -99,10 +100,10 @@ class MTSPEnv(RL4COEnvBase):
         way_home = gather_nodes(state["depot_distance"], action)
         length = state["current_length"] + _leg(state, action)
         away = action != 0
-        # A tour ends at the depot; the last one ends with the last customer, its way home included.
+        # A tour ends at the depot; the last one ends with the last customer, its return included.
         ended = torch.where(away & ~done.squeeze(-1), 0.0, length + way_home)
         return {
-            # Waiting at the depot after the end sends off nobody.
+            # Waiting at the depot after the end does not start another tour.
             "agent_idx": state["agent_idx"] + ~(away | state["done"].squeeze(-1)),
             "current_length": length * away,
             "max_subtour_length": torch.maximum(state["max_subtour_length"], ended),

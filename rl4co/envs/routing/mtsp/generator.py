@@ -25,7 +25,7 @@ class MTSPGenerator(RoutingGenerator):
         loc_distribution: Distribution of the coordinates, see
             :func:`~rl4co.envs.distributions.get_sampler`.
         min_num_agents: Smallest number of agents.
-        max_num_agents: Largest number of agents, included; each instance gets its own.
+        max_num_agents: Largest number of agents, included; drawn for each instance.
         loc_sampler: Ready-made sampler instead of `loc_distribution`.
         loc_kwargs: Options of the distribution, e.g. `loc_mean`, `loc_std` or `n_cluster`.
 

@@ -15,9 +15,9 @@ from torch import Tensor
 
 from rl4co.envs.routing.mtvrp.legs import legs_from
 
-#: Relative slack on lengths and times: float32 sums along a route that meet a limit exactly come
-#: out a few 1e-7 above it. The mask grants it once and the validity check twice: they add up in
-#: different orders, and what the mask allows must never be rejected afterwards.
+#: Relative slack on lengths and times: float32 sums along a route that meet a limit exactly
+#: exceed it by a few 1e-7. The mask allows it once and the validity check twice: they add up in
+#: different orders, and the check must accept whatever the mask allows.
 TOLERANCE = 1e-6
 #: The same for loads. Demands are often equal fractions of the capacity, and their rounding errors
 #: add up instead of cancelling out.

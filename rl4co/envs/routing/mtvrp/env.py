@@ -25,13 +25,13 @@ from rl4co.envs.routing.mtvrp.constraints import (
     stack_limits,
 )
 from rl4co.envs.routing.mtvrp.generator import MTVRPGenerator
-from rl4co.envs.routing.mtvrp.legs import columns_apart, legs_along, legs_from, legs_to_depot
+from rl4co.envs.routing.mtvrp.legs import contiguous_columns, legs_along, legs_from, legs_to_depot
 from rl4co.envs.routing.mtvrp.validity import find_faults, find_violations
 
 
 @ENVS.register("mtvrp")
 class MTVRPEnv(RL4COEnvBase):
-    """Multi-Task VRP: cheapest routes from a depot under constraints that each instance chooses.
+    """Multi-Task VRP: cheapest routes from a depot; instances differ in their constraints.
 
     All instances have capacities (C). Each may have, in any combination, also within one batch:
     open routes (O), which end at their last customer; backhauls (B), which bring goods to the
@@ -49,12 +49,12 @@ class MTVRPEnv(RL4COEnvBase):
     | OVRPB | ✓ | ✓ | | | | VRPBLTW | | ✓ | ✓ | ✓ |
     | OVRPL | ✓ | | ✓ | | | OVRPBLTW | ✓ | ✓ | ✓ | ✓ |
 
-    An instance gives everything of N nodes, the depot (node 0) first; see the table for the shapes.
-    What is not limited has a limit of infinity. A customer may have both demands. `backhaul_class`
-    may be missing (1). Optional: a `cost_matrix [N, N]` that replaces Euclidean distances
+    Arrays of an instance have N nodes, the depot (node 0) first; see the table for the shapes.
+    Unlimited quantities have a limit of infinity. A customer may have both demands. The default
+    of `backhaul_class` is 1. Optional: a `cost_matrix [N, N]` that replaces Euclidean distances
     (coordinates may be missing then), and a `duration_matrix [N, N]` that replaces distance / speed
     as travel time. Where matrices break the triangle inequality, the mask is stricter than the
-    check: it wants a direct way back to the depot from every customer of a closed route.
+    check: it requires a direct leg back to the depot from every customer of a closed route.
 
     Papers: Liu et al. (2024), https://arxiv.org/abs/2402.16891; Berto et al. (2024),
     https://arxiv.org/abs/2406.15007
@@ -63,8 +63,8 @@ class MTVRPEnv(RL4COEnvBase):
         | key | dtype | shape | meaning |
         |---|---|---|---|
         | `locs` | float32 | `[*B, N, 2]` | coordinates, depot first |
-        | `demand_linehaul` | float32 | `[*B, N]` | what a customer gets |
-        | `demand_backhaul` | float32 | `[*B, N]` | what is fetched from a customer |
+        | `demand_linehaul` | float32 | `[*B, N]` | delivered to a customer |
+        | `demand_backhaul` | float32 | `[*B, N]` | collected from a customer |
         | `backhaul_class` | float32 | `[*B, 1]` | 1: linehauls before backhauls, 2: any order |
         | `vehicle_capacity` | float32 | `[*B, 1]` | capacity in the units of the demands |
         | `capacity_original` | float32 | `[*B, 1]` | capacity in the original units |
@@ -74,12 +74,12 @@ class MTVRPEnv(RL4COEnvBase):
         | `service_time` | float32 | `[*B, N]` | how long it takes |
         | `speed` | float32 | `[*B, 1]` | distance per time |
         | `return_distance` | float32 | `[*B, N]` | way back to the depot, 0 if routes are open |
-        | `latest_arrival` | float32 | `[*B, N]` | when a vehicle must be there to go on in time |
+        | `latest_arrival` | float32 | `[*B, N]` | latest feasible arrival |
         | `limits` | float32 | `[*B, 5, N]` | largest quantities with which a node may be visited |
         | `stacked_demands` | float32 | `[*B, 5, N]` | what a visit adds to them, apart from legs |
         | `leg_divisors` | float32 | `[*B, 5, 1]` | legs add their length divided by this |
         | `service_times` | float32 | `[*B, 2, N]` | opening of the time window, service time |
-        | `on_arrival` | float32 | `[*B, 5, N]` | route quantities if it goes there next |
+        | `on_arrival` | float32 | `[*B, 5, N]` | route quantities if it is visited next |
         | `leg_distance` | float32 | `[*B, N]` | distance from the current node |
         | `current_node` | int64 | `[*B]` | last node visited (starts at the depot, 0) |
         | `current_time` | float32 | `[*B, 1]` | end of service there; 0 at the depot |
@@ -140,7 +140,7 @@ class MTVRPEnv(RL4COEnvBase):
         homeward = closing[..., :1] - instance["service_time"] - ride
         state = {
             **{key: instance[key] for key in self.instance_shapes if key in instance},
-            **columns_apart(instance),
+            **contiguous_columns(instance),
             "backhaul_class": instance.get("backhaul_class", torch.ones_like(zero)),
             "return_distance": back * ~open_route,
             "latest_arrival": torch.where(open_route, closing, torch.minimum(closing, homeward)),
@@ -164,7 +164,7 @@ class MTVRPEnv(RL4COEnvBase):
         times = state["service_times"].gather(-1, column.expand(*node.shape[:-1], 2, 1))
         opening, service = times.unbind(-2)
         leaves = torch.maximum(time, opening) + service
-        # What is delivered here was on board all the way, so it adds to the largest load so far.
+        # Goods delivered here were on board since the depot, so they add to the largest load.
         peak = torch.maximum(peak, fetched)
         now = torch.cat([length, leaves, peak, fetched, fetched], -1) * (node != 0)  # [*B, 5]
         legs = legs_from(state, action)
@@ -203,7 +203,7 @@ class MTVRPEnv(RL4COEnvBase):
         num_customers = state["demand_linehaul"].shape[-1] - 1
         return num_customers + 1, max(2 * num_customers - 1, num_customers + 1)
 
-    # ---------------------------------------------------------------- starts, data, pictures
+    # ---------------------------------------------------------------- starts, data, plots
 
     def _count_starts(self, state: State) -> int:
         return state["demand_linehaul"].shape[-1] - 1

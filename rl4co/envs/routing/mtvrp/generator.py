@@ -39,8 +39,8 @@ WINDOW_LENGTH = (0.18, 0.2)
 class MTVRPGenerator(RoutingGenerator):
     """Instances with all features, from which those not in their variant are then removed.
 
-    Every instance of a batch has a variant of its own (Berto et al., 2024). What a variant does not
-    have is there with its neutral value: closed routes, time windows [0, ∞) without service, a
+    The variant is drawn for each instance of a batch (Berto et al., 2024). Features that a variant
+    does not have get a neutral value: closed routes, time windows [0, ∞) without service, a
     distance limit of ∞, linehauls in place of backhauls.
 
     Papers: Liu et al. (2024), https://arxiv.org/abs/2402.16891; Zhou et al. (2024),
@@ -123,9 +123,14 @@ class MTVRPGenerator(RoutingGenerator):
         preset = "all" if variant_preset is None else variant_preset
         if preset not in VARIANT_GENERATION_PRESETS:
             raise UnknownNameError("variant preset", preset, VARIANT_GENERATION_PRESETS)
-        given = {"O": prob_open, "TW": prob_time_window, "L": prob_limit, "B": prob_backhaul}
-        chosen = {feature: value for feature, value in given.items() if value is not None}
-        self.variant_probs = {**VARIANT_GENERATION_PRESETS[preset], **chosen}
+        probabilities = {
+            "O": prob_open,
+            "TW": prob_time_window,
+            "L": prob_limit,
+            "B": prob_backhaul,
+        }
+        overrides = {key: value for key, value in probabilities.items() if value is not None}
+        self.variant_probs = {**VARIANT_GENERATION_PRESETS[preset], **overrides}
         self.use_combinations = use_combinations and preset not in EXCLUSIVE_PRESETS
         self._check_settings()
         self._weights = variant_weights(self.variant_probs, not self.use_combinations)
@@ -158,7 +163,7 @@ class MTVRPGenerator(RoutingGenerator):
         )
         return self.subsample_problems(instances, rng) if self.subsample else instances
 
-    # ---------------------------------------------------------------- pieces, to be overridden
+    # ---------------------------------------------------------------- parts, to be overridden
 
     def generate_locations(
         self, batch_size: torch.Size, num_loc: int, rng: torch.Generator | None = None
@@ -206,7 +211,7 @@ class MTVRPGenerator(RoutingGenerator):
         draws = torch.rand(3, *travel.shape, generator=rng, device=locs.device)
         service = SERVICE_TIME[0] + (SERVICE_TIME[1] - SERVICE_TIME[0]) * draws[0]
         length = WINDOW_LENGTH[0] + (WINDOW_LENGTH[1] - WINDOW_LENGTH[0]) * draws[1]
-        # The same as above without a division by the distance, which may be zero.
+        # The formula above, without a division by the distance, which may be zero.
         spare = self.max_time - service - length - 2 * travel
         self._require("TW", "max_time", self._spare_time, spare)
         start = travel + draws[2] * spare
@@ -214,9 +219,9 @@ class MTVRPGenerator(RoutingGenerator):
         return torch.stack([early, late], -1), pad_depot(service)
 
     def generate_distance_limit(self, shape: tuple[int, ...], locs: Tensor) -> Tensor:
-        """The distance limit of each instance `[*B, 1]`, large enough for there and back."""
-        there = get_distance(locs[..., :1, :], locs[..., 1:, :])  # [*B, n]
-        spare = self.distance_limit - 2 * there
+        """The distance limit of each instance `[*B, 1]`, large enough for round trips."""
+        distance = get_distance(locs[..., :1, :], locs[..., 1:, :])  # [*B, n]
+        spare = self.distance_limit - 2 * distance
         self._require("L", "distance_limit", self._spare_distance, spare)
         return torch.full(shape, float(self.distance_limit), device=locs.device)
 
@@ -272,7 +277,7 @@ class MTVRPGenerator(RoutingGenerator):
     def print_presets() -> None:
         """Prints the presets with the probabilities of their features."""
         for name, probabilities in VARIANT_GENERATION_PRESETS.items():
-            print(f"{name}: {probabilities}")  # noqa: T201, it is what was asked for
+            print(f"{name}: {probabilities}")  # noqa: T201, its purpose
 
     @staticmethod
     def available_variants() -> list[str]:
@@ -281,12 +286,12 @@ class MTVRPGenerator(RoutingGenerator):
 
     @property
     def _spare_distance(self) -> float:
-        """What the limit leaves on the way to the farthest point of the square and back."""
+        """Smallest slack of the limit: after a round trip along the diagonal of the square."""
         return self.distance_limit - 2 * self._diagonal
 
     @property
     def _spare_time(self) -> float:
-        """The same for the time, with the longest service and window."""
+        """Smallest slack of the time, with the longest service and window."""
         return self.max_time - SERVICE_TIME[1] - WINDOW_LENGTH[1] - 2 * self._diagonal / self.speed
 
     @property
@@ -294,14 +299,14 @@ class MTVRPGenerator(RoutingGenerator):
         return math.sqrt(2) * (self.max_loc - self.min_loc)
 
     def _require(self, feature: str, name: str, least: float, spare: Tensor) -> None:
-        """Raises unless every customer can be reached, where the feature may occur at all."""
+        """Raises unless every customer can be reached, if the feature can occur."""
         possible = not self.subsample or has_weight(self._weights, feature)
         safe = least > 0 and getattr(self.loc_sampler, "BOUNDED", False)
-        if safe or not possible:  # no need to look at the data
+        if safe or not possible:  # without reading the data
             return
         if bool((spare < 0).any()):
             raise ConfigError(
-                f"expected {name} to allow the way to every customer and back, got "
+                f"expected {name} to allow a round trip to every customer, got "
                 f"{name}={getattr(self, name):g} for coordinates in [{self.min_loc:g}, "
                 f"{self.max_loc:g}]; raise it or shrink the square"
             )

@@ -11,10 +11,10 @@ from torch import Tensor
 from rl4co.core.ops import get_leg_costs
 
 
-def columns_apart(instance: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def contiguous_columns(instance: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """`{"locs": [*B, N, 2]}` with all x before all y in memory; empty without coordinates.
 
-    The values and the shape are the same; what every step reads, x and y alone, is contiguous.
+    Values and shape stay the same; x and y, which every step reads, are contiguous.
     """
     if "locs" not in instance:
         return {}

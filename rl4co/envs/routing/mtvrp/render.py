@@ -63,7 +63,7 @@ def render(
         chart.draw_route(route, color, f"route {number}: {loads}", is_open=is_open)
     sizes = sizes_by(np.maximum(linehaul, backhaul)[1:])
     points, colors = chart.points[1:], chart.colors[1:]
-    if chart.numbers:  # among many customers clock faces would only be ink
+    if chart.numbers:  # unreadable among many customers
         _draw_windows(chart.ax, state, points, colors, sizes)
     _draw_customers(chart.ax, points, backhaul[1:] > 0, colors, sizes, chart.numbers)
     chart.draw_depots()
@@ -119,7 +119,7 @@ def _draw_windows(
 
     windows = _numpy(state["time_windows"])  # [N, 2]
     limited = np.flatnonzero(np.isfinite(windows[1:, 1]))
-    # Without opening hours of the depot the day ends with the last window.
+    # If the depot never closes, the day ends with the last window.
     horizon = (
         windows[0, 1] if np.isfinite(windows[0, 1]) else windows[1:][limited, 1].max(initial=0)
     )

@@ -1,7 +1,7 @@
-"""What is wrong with solutions and instances.
+"""Checks of solutions and instances.
 
-Solutions are judged by their actions alone, in float64 and without the mask or the state it uses:
-loads from both ends of a route, times and lengths by driving it.
+Solutions are checked by their actions alone, in float64 and independently of the mask and its
+state: loads from both ends of a route, times and lengths by simulation.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ MATRICES = ("cost_matrix", "duration_matrix")
 def find_violations(state: Mapping[str, Tensor], actions: Tensor) -> dict[str, Tensor]:
     """Constraint → `[*B]`, True where a solution `actions [*B, T]` breaks it."""
     visits = count_visits(actions, state["demand_linehaul"].shape[-1])
-    too_late, too_long = _drive(state, actions)
+    too_late, too_long = _simulate(state, actions)
     return {
         "every customer is visited exactly once": (visits[..., 1:] != 1).any(-1),
         "no load exceeds the vehicle capacity": _overloaded(state, actions),
@@ -58,8 +58,8 @@ def _out_of_order(state: Mapping[str, Tensor], actions: Tensor) -> Tensor:
     return (strict & is_linehaul & (backhauls_before > 0)).any(-1)
 
 
-def _drive(state: Mapping[str, Tensor], actions: Tensor) -> tuple[Tensor, Tensor]:
-    """Drives all routes and home at the end: whether one is too late or too long, `[*B]` each."""
+def _simulate(state: Mapping[str, Tensor], actions: Tensor) -> tuple[Tensor, Tensor]:
+    """Whether a route is too late or too long, the last way back included: `[*B]` each."""
     legs, nodes = legs_along(state, actions)  # [*B, T + 1] each
     legs = legs.double()
     if "duration_matrix" in state:
@@ -84,7 +84,7 @@ def _drive(state: Mapping[str, Tensor], actions: Tensor) -> tuple[Tensor, Tensor
     slack = 1.0 + 2.0 * TOLERANCE
     too_late = torch.stack(starts).movedim(0, -1) > closing * slack  # [*B, T + 1]
     too_long = torch.stack(lengths).movedim(0, -1) > state["distance_limit"].double() * slack
-    # The way back of an open route does not happen.
+    # Open routes have no way back.
     counts = at_customer | ~state["open_route"]
     return (counts & too_late).any(-1), (counts & too_long).any(-1)
 

@@ -1,4 +1,4 @@
-"""Variants of the multi-task VRP: their names, what they are made of, and how they are drawn.
+"""Variants of the multi-task VRP: names, features, and random draws.
 
 A variant is a subset of the features O (open routes), TW (time windows), L (distance limit) and B
 (backhauls) on top of capacities. Its number has one bit for each feature, in the order of
@@ -25,7 +25,7 @@ VARIANTS = (
     "vrpbl", "vrpbtw", "vrpltw", "ovrpbl", "ovrpbtw", "ovrpltw", "vrpbltw", "ovrpbltw",
 )  # fmt: skip
 
-#: Presets in which an instance has one feature at most; OTW stands for the pair O and TW.
+#: Presets in which an instance has one feature at most; OTW is the pair O and TW.
 EXCLUSIVE_PRESETS = ("single_feat", "single_feat_otw")
 
 #: Weight of the plain CVRP among exclusive features.
@@ -107,13 +107,13 @@ def check_variants(td: TensorDictBase) -> tuple[Tensor, Tensor, Tensor, Tensor, 
     has_windows = (td["time_windows"][..., 1] != math.inf).any(-1)
     has_limit = (td["distance_limit"] != math.inf).squeeze(-1)
     has_backhaul = (td["demand_backhaul"] != 0).any(-1)
-    given = td.get("backhaul_class", None)
-    classes = torch.ones_like(td["distance_limit"]) if given is None else given
+    classes = td.get("backhaul_class", None)
+    classes = torch.ones_like(td["distance_limit"]) if classes is None else classes
     return has_open, has_windows, has_limit, has_backhaul, classes.squeeze(-1)
 
 
 def get_variant_names(td: TensorDictBase) -> Any:
-    """Names such as CVRP or OVRPBLTW; MB in place of B stands for mixed backhauls.
+    """Names such as CVRP or OVRPBLTW; MB in place of B means mixed backhauls.
 
     Returns:
         A string for a single instance, (nested) lists of strings for a batch.
@@ -122,13 +122,13 @@ def get_variant_names(td: TensorDictBase) -> Any:
     mixed = (classes == 2) & features[-1]
     bits = torch.stack([*features, mixed], -1)  # [*B, 5]
     powers = 2 ** torch.arange(bits.shape[-1], device=bits.device)
-    return _spell((bits * powers).sum(-1).tolist())
+    return _name_of((bits * powers).sum(-1).tolist())
 
 
-def _spell(number: Any) -> Any:
+def _name_of(number: Any) -> Any:
     """Variant number, or nested lists of them → name."""
     if isinstance(number, list):
-        return [_spell(entry) for entry in number]
+        return [_name_of(entry) for entry in number]
     if number == 0:
         return "CVRP"
     o, tw, limit, b, mixed = (number >> bit & 1 for bit in range(5))

@@ -46,7 +46,7 @@ class OPEnv(RL4COEnvBase):
     that a tour may have, `max_length` (a number). Optional: a `cost_matrix [N, N]` over depot and
     customers (N = n + 1) that replaces Euclidean distances, also asymmetric; with it, coordinates
     may be missing. Where a matrix breaks the triangle inequality the mask is stricter than the
-    check, since it wants a direct way home from every customer.
+    check, since it requires a direct leg to the depot from every customer.
 
     State:
         | key | dtype | shape | meaning |
@@ -77,9 +77,9 @@ class OPEnv(RL4COEnvBase):
     Args:
         generator: Source of instances; built from `generator_params` if not given.
         generator_params: Arguments of :class:`OPGenerator`.
-        prize_type: const, unif or dist; short for that argument of the generator.
+        prize_type: const, unif or dist; sets that argument of the generator.
         length_margin: How far below `max_length` the mask keeps a tour. A negative margin admits
-            tours that are exactly as long as allowed, whatever float32 makes of their length.
+            tours that are exactly as long as allowed, regardless of rounding in float32.
         kwargs: See :class:`RL4COEnvBase`.
     """
 
@@ -115,14 +115,14 @@ class OPEnv(RL4COEnvBase):
         prize = pad_depot(instance["prize"])  # [*B, N]
         depot = start_at_depot(prize)
         max_length = instance["max_length"].unsqueeze(-1)  # [*B, 1]
-        places = {**instance, **locs}
+        distances = {**instance, **locs}
         return {
             **locs,
             "prize": prize,
             "max_length": max_length,
-            "length_limit": max_length - _lengths_to_depot(places) - self.length_margin,
+            "length_limit": max_length - _lengths_to_depot(distances) - self.length_margin,
             "tour_length": torch.zeros_like(max_length),
-            "arrival_length": _lengths_from(places, depot),
+            "arrival_length": _lengths_from(distances, depot),
             "visited": unvisited(prize),
             "current_node": depot,
         }
@@ -141,7 +141,7 @@ class OPEnv(RL4COEnvBase):
     def _action_mask(self, state: State) -> Tensor:
         too_long = state["arrival_length"] > state["length_limit"]  # [*B, N]
         customers = ~(too_long | state["visited"] | state["done"])[..., 1:]  # [*B, N - 1]
-        # Going home early is never better, but allowed: the policy is to find that out by itself.
+        # Returning early is never better, but allowed.
         return torch.cat([torch.ones_like(state["done"]), customers], -1)
 
     def _objective(self, state: State, actions: Tensor) -> Tensor:
@@ -149,8 +149,9 @@ class OPEnv(RL4COEnvBase):
 
     def _violations(self, state: State, actions: Tensor) -> dict[str, Tensor]:
         visits = count_visits(actions, state["prize"].shape[-1])
-        places = ("locs", "cost_matrix")
-        exact = {key: value.double() for key, value in state.items() if key in places}
+        exact = {
+            key: value.double() for key, value in state.items() if key in ("locs", "cost_matrix")
+        }
         slack = max(-self.length_margin, 0.0)
         limit = state["max_length"].double().squeeze(-1) * (1.0 + LENGTH_TOLERANCE) + slack
         return {
@@ -166,10 +167,10 @@ class OPEnv(RL4COEnvBase):
         }
 
     def step_bounds(self, state: State) -> tuple[int, int]:
-        """From going home at once to visiting every customer and going home."""
+        """From returning at once to visiting every customer and returning."""
         return 1, state["prize"].shape[-1]
 
-    # Starts are the customers with a way back; going home at once is one only if there is no other.
+    # Starts are the customers with a way back; the depot is one only if there is no other.
 
     def _count_starts(self, state: State) -> int:
         return count_allowed_starts(state["action_mask"])

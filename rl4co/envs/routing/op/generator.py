@@ -42,7 +42,7 @@ class OPGenerator(RoutingGenerator):
         prize_distribution: Distribution of the prizes; replaces `prize_type`.
         prize_type: const, unif or dist.
         max_length: Length that a tour may have: one number, or a tensor `[*B]` of one for each
-            instance of a batch (a single instance gets the first); None looks it up, see
+            instance of a batch (a single instance gets the first); None uses a default, see
             :func:`get_default_max_length`.
         loc_sampler: Ready-made sampler instead of `loc_distribution`.
         depot_sampler: Ready-made sampler instead of `depot_distribution`.
@@ -82,8 +82,10 @@ class OPGenerator(RoutingGenerator):
             raise ConfigError(f"expected max_length >= 0, got {max_length!r}")
         prizes = None
         if prize_distribution is not None or prize_sampler is not None:
-            chosen = "uniform" if prize_distribution is None else prize_distribution
-            prizes = SamplerSpec(chosen, min_prize, max_prize, clip=True, sampler=prize_sampler)
+            distribution = "uniform" if prize_distribution is None else prize_distribution
+            prizes = SamplerSpec(
+                distribution, min_prize, max_prize, clip=True, sampler=prize_sampler
+            )
         self.set_samplers(
             sampler_kwargs,
             loc=self.location_spec(loc_distribution, loc_sampler),
@@ -113,7 +115,7 @@ class OPGenerator(RoutingGenerator):
             return hundredths.float() / 100
         distance = get_distance(depot.unsqueeze(-2), locs)  # [*B, n]
         farthest = distance.amax(-1, keepdim=True)  # [*B, 1]
-        # All customers at the depot: no distance to share out, and every prize the smallest.
+        # If all customers are at the depot, every prize is the smallest.
         share = distance / torch.where(farthest > 0, farthest, torch.ones_like(farthest))
         return (1 + (share * 99).floor()) / 100
 
@@ -121,15 +123,15 @@ class OPGenerator(RoutingGenerator):
         """Longest tours `[*B]`."""
         if not isinstance(self.max_length, Tensor):
             return torch.full(batch_size, float(self.max_length), device=like.device)
-        given = self.max_length.to(like)
+        lengths = self.max_length.to(like)
         if not batch_size:
-            given = given.flatten()[0]
-        if given.dim() > 0 and given.shape != batch_size:
+            lengths = lengths.flatten()[0]
+        if lengths.dim() > 0 and lengths.shape != batch_size:
             raise ConfigError(
                 f"expected one max_length, or one for each of {list(batch_size)} instances, got "
-                f"{list(given.shape)}; generate batches of that size"
+                f"{list(lengths.shape)}; generate batches of that size"
             )
-        return given.expand(batch_size).clone()
+        return lengths.expand(batch_size).clone()
 
 
 def get_default_max_length(num_loc: int) -> float:

@@ -27,11 +27,11 @@ from rl4co.envs.routing.pctsp.generator import PCTSPGenerator
 #: so in float32 as well.
 PRIZE_TOLERANCE = 1e-6
 
-#: Relative slack of the checks of solutions and instances: that of the mask, and room for the
+#: Relative slack of the checks of solutions and instances: that of the mask, plus the
 #: rounding of its float32 sums.
 CHECK_TOLERANCE = 1e-5
 
-#: The rule for which prizes must be known in advance.
+#: The rule that applies only if prizes are known in advance.
 ENOUGH_PRIZE = "deterministic_prize adds up to prize_required (1 unless given; lower it)"
 
 
@@ -42,7 +42,7 @@ class PCTSPEnv(RL4COEnvBase):
     An instance has customers `locs [n, 2]` with a `deterministic_prize [n]` and a `penalty [n]`
     each, and a `depot [2]`. A tour from the depot and back must collect prizes of
     `prize_required` (an optional number, 1 by default); each customer it leaves out costs its
-    penalty. The `stochastic_prize [n]` plays no role here and may be missing. Optional: a
+    penalty. The `stochastic_prize [n]` is not used here and may be missing. Optional: a
     `cost_matrix [N, N]` over depot and customers (N = n + 1) that replaces Euclidean distances;
     with it, coordinates may be missing.
 
@@ -127,7 +127,7 @@ class PCTSPEnv(RL4COEnvBase):
     def _action_mask(self, state: State) -> Tensor:
         visited = state["visited"]  # [*B, N]
         enough = state["prize_required"] * (1.0 - self.prize_tolerance)
-        # Where all prizes together are not enough, having collected them all is.
+        # If all prizes together are not enough, visiting every customer is.
         all_visited = visited.sum(-1, keepdim=True) >= visited.shape[-1] - 1
         depot = (state["cur_total_prize"] >= enough) | all_visited
         return torch.cat([depot, ~(visited | state["done"])[..., 1:]], -1)
@@ -152,17 +152,17 @@ class PCTSPEnv(RL4COEnvBase):
 
     def _instance_faults(self, instance: State) -> dict[str, Tensor]:
         required = prize_required(instance)  # [*B]
-        prize, paid = instance["deterministic_prize"], instance[self.prize_key]
-        total = prize.double().sum(-1)
+        expected, real = instance["deterministic_prize"], instance[self.prize_key]
+        total = expected.double().sum(-1)
         return {
             "penalty is not negative": (instance["penalty"] < 0).any(-1),
-            "prizes are not negative": ((prize < 0) | (paid < 0)).any(-1),
+            "prizes are not negative": ((expected < 0) | (real < 0)).any(-1),
             "prize_required is not negative": required < 0,
             ENOUGH_PRIZE: total < required.double() * (1.0 - CHECK_TOLERANCE),
         }
 
     def step_bounds(self, state: State) -> tuple[int, int]:
-        """From going home at once (no prize is required) to visiting every customer."""
+        """From returning at once (no prize is required) to visiting every customer."""
         return 1, state["penalty"].shape[-1]
 
     def _count_starts(self, state: State) -> int:

@@ -23,12 +23,12 @@ class PCTSPGenerator(RoutingGenerator):
 
     As in Kool et al. (2019): prizes are uniform on `[0, 4 / n]`, so that about half of the
     customers make up the required prize of 1; penalties are uniform on `[0, 3 L / n]` with an
-    estimate L of the tour length, so that both parts of the cost matter. What a visit really earns
-    in the stochastic problem is uniform between 0 and twice the expected prize.
+    estimate L of the tour length, so that both parts of the cost matter. In the stochastic
+    problem, a visit earns between 0 and twice the expected prize, uniformly.
 
-    Few customers may have less than the required prize together (a quarter of the instances with
-    one customer, 1 in 20 000 with twenty); their prizes are scaled up to it, so that every instance
-    can be solved.
+    If all prizes together are less than the required one (a quarter of the instances with one
+    customer, 1 in 20 000 with twenty), they are scaled up to it, so that every instance is
+    feasible.
 
     Args:
         num_loc: Number of customers (the depot comes on top).
@@ -40,7 +40,7 @@ class PCTSPGenerator(RoutingGenerator):
             with the customers.
         penalty_factor: Largest penalty in multiples of L / n.
         prize_required: Prize that a tour must collect.
-        max_penalty: Tour length L by which penalties are scaled; None looks it up, see
+        max_penalty: Tour length L by which penalties are scaled; None uses a default, see
             :func:`get_default_tour_length`.
         penalty_distribution: Distribution of the penalties, between 0 and the largest one.
         prize_distribution: Distribution of the expected prizes, between 0 and 4 / n.
@@ -103,14 +103,14 @@ class PCTSPGenerator(RoutingGenerator):
         expected = self.prize_sampler.sample(size, rng)
         total = expected.sum(-1, keepdim=True).clamp_min(1e-12)  # [*B, 1]
         expected = expected * (self.prize_required / total).clamp_min(1.0)
-        luck = UniformSampler(high=2.0).sample(size, rng)
+        factor = UniformSampler(high=2.0).sample(size, rng)
         required = torch.full(batch_size, float(self.prize_required), device=locs.device)
         instance = {
             "locs": locs,
             "depot": depot,
             "penalty": penalty,
             "deterministic_prize": expected,
-            "stochastic_prize": luck * expected,
+            "stochastic_prize": factor * expected,
             "prize_required": required,
         }
         return TensorDict(instance, batch_size=batch_size)

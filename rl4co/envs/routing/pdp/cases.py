@@ -21,7 +21,7 @@ LINE: dict[str, Any] = {
     "depot": [0.0, 0.0],
     "locs": [[1.0, 0.0], [2.0, 0.0], [4.0, 0.0], [3.0, 0.0]],
 }
-# Nobody waits for the vehicle: arcs into the depot are free, 0 → 1 → 2 costs 1 + 3.
+# The way back is free: arcs into the depot cost nothing, 0 → 1 → 2 costs 1 + 3.
 ONE_WAY: dict[str, Any] = {"cost_matrix": [[7.0, 1.0, 2.0], [0.0, 0.0, 3.0], [0.0, 20.0, 0.0]]}
 
 CASES = (

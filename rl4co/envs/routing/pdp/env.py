@@ -67,12 +67,12 @@ class PDPEnv(RL4COEnvBase):
         super().__init__(*args, **kwargs)
 
     def _init_state(self, instance: State) -> State:
-        places = locs_with_depot(instance)
-        nodes = places["locs"] if places else instance["cost_matrix"]  # [*B, N, ...]
+        coordinates = locs_with_depot(instance)
+        nodes = coordinates["locs"] if coordinates else instance["cost_matrix"]  # [*B, N, ...]
         shape = nodes.shape[:-1]  # [*B, N]
         node = torch.arange(shape[-1], device=nodes.device).expand(shape)
         return {
-            **places,
+            **coordinates,
             "available": (node > 0) | self.force_start_at_depot,
             "to_deliver": node <= shape[-1] // 2,
             "current_node": start_at_depot(node),
@@ -80,12 +80,12 @@ class PDPEnv(RL4COEnvBase):
 
     def _transition(self, state: State, action: Tensor) -> State:
         node, num_nodes = action.unsqueeze(-1), state["available"].shape[-1]  # [*B, 1], N
-        # A pickup releases its delivery. Others come out, modulo N, at a node released already.
+        # A pickup releases its delivery. Others map, modulo N, to a node released before.
         released = (node + num_nodes // 2) % num_nodes
         i = state["i"] + 1
         done = i >= self._num_steps(state)
         return {
-            # A finished tour may stay at its last node, which changes nothing.
+            # A finished tour may stay at its last node, without effect.
             "available": state["available"].scatter(-1, node, done),
             "to_deliver": state["to_deliver"].scatter(-1, released, True),
             "current_node": action,

@@ -16,13 +16,13 @@ from rl4co.envs.routing._parts import locs_with_depot
 from rl4co.envs.routing.pdp.env import PDPEnv
 from rl4co.envs.routing.pdp.generator import PDPGenerator
 
-#: Moves that policies look back on one by one.
+#: Past moves that policies read one by one.
 MIN_RECORD = 3
 
 
 @ENVS.register("pdp_ruin_repair")
 class PDPRuinRepairEnv(ImprovementEnvBase):
-    """Pickup and Delivery Problem in which a step takes one order out and puts it in again.
+    """Pickup and Delivery Problem in which a step removes one order and reinserts it.
 
     An instance is that of the PDP: m orders, nodes 1 to m are pickups, m + 1 to 2m their
     deliveries, node 0 is the depot. An action is (pair, j, k): the order (counted from 0), the node
@@ -50,10 +50,10 @@ class PDPRuinRepairEnv(ImprovementEnvBase):
         The successors form one closed tour through all nodes; every pickup precedes its delivery.
 
     Finish condition:
-        None: improvement goes on as long as one likes.
+        None: episodes do not terminate.
 
     Reward:
-        Of a step: what it gains over the best length so far, $c^*_t - \\min(c^*_t, c_{t+1})$. Of a
+        Of a step: its improvement of the best length so far, $c^*_t - \\min(c^*_t, c_{t+1})$. Of a
         solution (`get_reward`): minus its length.
     """
 
@@ -100,7 +100,7 @@ class PDPRuinRepairEnv(ImprovementEnvBase):
         pair, node = action[..., :1], action[..., 1:]  # [*B, 1], [*B, 2]
         pickup, delivery = pair + 1, pair + 1 + order.shape[-1] // 2
         ends = order.gather(-1, torch.cat([pickup, delivery], -1)).unsqueeze(-1)  # [*B, 2, 1]
-        # The tour without the order, then every node moves back by what is put in front of it.
+        # Positions without the order; then nodes move back by the number of insertions before them.
         left = order - (order.unsqueeze(-2) > ends).sum(-2)  # [*B, N]
         behind = left.gather(-1, node)  # [*B, 2], positions of j and k
         moved = left + (left.unsqueeze(-2) > behind.unsqueeze(-1)).sum(-2)

@@ -1,4 +1,4 @@
-"""Plot of a tour of pickups and deliveries, or of a move that takes one order elsewhere."""
+"""Plot of a tour of pickups and deliveries, or of a move of one order."""
 
 from __future__ import annotations
 

@@ -65,8 +65,8 @@ CASES = (
         reward=-14.0,
     ),
     # Solutions
-    Case("the rest is forgotten", SHARED, [1, 2, 0, 3], violates=ALL),
-    Case("no room for the rest", RAW, [1, 2, 3, 0, 3], violates=ALL),
+    Case("a remainder is not delivered", SHARED, [1, 2, 0, 3], violates=ALL),
+    Case("no capacity for the remainder", RAW, [1, 2, 3, 0, 3], violates=ALL),
     Case("customer missing", SHARED, [1, 0, 2], violates=ALL),
     Case("only the depot", SHARED, [0, 0], violates=ALL),
     Case("beyond the tolerance", {**ONE_WAY, "demand": [0.5, 0.5001]}, [1, 2, 0], violates=ALL),

@@ -18,24 +18,24 @@ from rl4co.envs.routing.sdvrp.generator import CVRPGenerator
 
 @ENVS.register("sdvrp")
 class SDVRPEnv(CVRPEnv):
-    """Split Delivery VRP: cheapest routes that serve every customer, several vehicles if need be.
+    """Split Delivery VRP: cheapest routes; several vehicles may serve the same customer.
 
     Instances are those of the :class:`CVRPEnv`. A vehicle delivers at each visit what the customer
-    still needs or, if that is less, all that it has left; the rest is for another visit. Customers
-    without demand are not visited.
+    still needs or, if that is less, its remaining load; another visit delivers the remainder.
+    Customers without demand are not visited.
 
     State:
         | key | dtype | shape | meaning |
         |---|---|---|---|
         | `locs` | float32 | `[*B, N, 2]` | coordinates, depot first |
         | `demand` | float32 | `[*B, N]` | demand, 0 for the depot |
-        | `remaining_demand` | float32 | `[*B, N]` | what is still to be delivered, depot 0 |
+        | `remaining_demand` | float32 | `[*B, N]` | demand not delivered yet, 0 for the depot |
         | `capacity` | float32 | `[*B, 1]` | capacity in the original units |
         | `vehicle_capacity` | float32 | `[*B, 1]` | capacity in the units of `demand` |
         | `used_capacity` | float32 | `[*B, 1]` | delivered on the current route |
         | `current_node` | int64 | `[*B]` | last node visited (starts at the depot, 0) |
         | `i` | int64 | `[*B, 1]` | number of steps taken |
-        | `action_mask` | bool | `[*B, N]` | who can be served; the depot where it makes sense |
+        | `action_mask` | bool | `[*B, N]` | customers to serve; the depot unless pointless |
 
     Constraints:
         Every customer gets its demand; a vehicle delivers no more than its capacity on a route.
@@ -50,9 +50,9 @@ class SDVRPEnv(CVRPEnv):
     Paper: Kool et al. (2019), https://arxiv.org/abs/1803.08475
 
     Args:
-        capacity_tolerance: Remainders of a demand, and of the room in a vehicle, below this share
-            of the capacity count as nothing. 0 compares in plain float32, as the code of Kool et
-            al. does, and so sends vehicles to deliver remainders that are mere rounding.
+        capacity_tolerance: Remainders of a demand, and of the capacity of a vehicle, below this
+            share of the capacity count as zero. 0 compares in plain float32, as the code of Kool et
+            al. does, and so sends vehicles to deliver rounding errors.
         kwargs: See :class:`~rl4co.envs.base.RL4COEnvBase`.
     """
 
@@ -67,12 +67,12 @@ class SDVRPEnv(CVRPEnv):
     def _transition(self, state: State, action: Tensor) -> State:
         node = action.unsqueeze(-1)  # [*B, 1]
         capacity, used = state["vehicle_capacity"], state["used_capacity"]
-        room = (capacity - used).clamp_min(0.0)
+        free = (capacity - used).clamp_min(0.0)
         needed = state["remaining_demand"].gather(-1, node)
-        rest = needed - room
-        # In this order an empty vehicle serves all demands that the check of instances lets pass.
-        is_left = rest > capacity * (1.0 + self.capacity_tolerance) - capacity
-        remaining = state["remaining_demand"].scatter(-1, node, rest * is_left)
+        remainder = needed - free
+        # In this order an empty vehicle serves every demand that the check of instances accepts.
+        is_left = remainder > capacity * (1.0 + self.capacity_tolerance) - capacity
+        remaining = state["remaining_demand"].scatter(-1, node, remainder * is_left)
         return {
             "remaining_demand": remaining,
             "used_capacity": torch.where(is_left, capacity, used + needed) * (node != 0),
@@ -88,19 +88,19 @@ class SDVRPEnv(CVRPEnv):
         capacity = state["vehicle_capacity"].double()  # [*B, 1]
         # Twice the tolerance of the mask, whose float32 threshold is not exact.
         negligible = capacity * 2.0 * max(self.capacity_tolerance, CAPACITY_TOLERANCE)
-        needs, room = state["demand"].double(), capacity
-        for node in actions.split(1, -1):  # [*B, 1] each; what is delivered depends on all before
+        needs, free = state["demand"].double(), capacity
+        for node in actions.split(1, -1):  # [*B, 1] each; deliveries depend on all earlier ones
             needed = needs.gather(-1, node)
-            rest = (needed - room).clamp_min(0.0)
-            needs = needs.scatter(-1, node, rest * (rest > negligible))
-            room = torch.where(node == 0, capacity, (room - needed).clamp_min(0.0))
+            remainder = (needed - free).clamp_min(0.0)
+            needs = needs.scatter(-1, node, remainder * (remainder > negligible))
+            free = torch.where(node == 0, capacity, (free - needed).clamp_min(0.0))
         return {"every demand is delivered": (needs > 0).any(-1)}
 
     def step_bounds(self, state: State) -> tuple[int, int]:
         """From no demand at all to n routes, all but the last of two visits.
 
-        A vehicle serves its first customer in full, so there are n routes at most. It leaves a rest
-        at one visit at most, the last one of its route, and at none on the last route.
+        A vehicle serves its first customer in full, so there are n routes at most. It leaves a
+        remainder at one visit at most, the last one of its route, and at none on the last route.
         """
         num_customers = state["demand"].shape[-1] - 1
         return 1, 3 * num_customers - 2

@@ -25,7 +25,7 @@ def render(
 ) -> Figure:
     """Draws the depot, customers that grow with their demand, and coloured routes.
 
-    A customer of several routes is a pie of what each of them delivers. The legs from and to the
+    A customer of several routes is a pie chart of their deliveries. The legs from and to the
     depot are faint, so that the routes stand out.
 
     Args:
@@ -61,21 +61,21 @@ def render(
 
 
 def deliveries(demand: np.ndarray, capacity: float, routes: Sequence[np.ndarray]) -> np.ndarray:
-    """What each route delivers to each node, as much as it can at every visit: `[R, N]`."""
+    """Deliveries of each route to each node, as large as possible at every visit: `[R, N]`."""
     needs = demand.copy()
     delivered = np.zeros((len(routes), len(demand)))
     for number, route in enumerate(routes):
-        room = capacity
+        free = capacity
         for node in route:
-            amount = min(needs[node], room)
-            needs[node], room = needs[node] - amount, room - amount
-            # Remainders of rounding are no deliveries.
+            amount = min(needs[node], free)
+            needs[node], free = needs[node] - amount, free - amount
+            # Rounding errors are no deliveries.
             delivered[number, node] += amount if amount > 1e-5 * capacity else 0.0
     return delivered
 
 
 def _draw_shares(chart: RouteMap, node: int, size: float, shares: np.ndarray) -> None:
-    """A pie of the deliveries `shares [R]` of all routes to a node, if there are several."""
+    """A pie chart of the deliveries `shares [R]` of all routes to a node, if there are several."""
     from matplotlib.path import Path
 
     involved = np.flatnonzero(shares)

@@ -14,7 +14,7 @@ from rl4co.envs.routing.pctsp.env import (
 )
 from rl4co.envs.routing.spctsp.generator import PCTSPGenerator
 
-#: The rule that stands in for it: a real prize is between nothing and twice the expected one.
+#: The rule that replaces it: a real prize is between 0 and twice the expected one.
 POSSIBLE_PRIZE = (
     "prize_required (1 unless given) is at most twice what deterministic_prize adds up to, as real "
     "prizes are (lower it)"
@@ -67,7 +67,7 @@ class SPCTSPEnv(PCTSPEnv):
 
     def _instance_faults(self, instance: State) -> dict[str, Tensor]:
         faults = super()._instance_faults(instance)
-        del faults[ENOUGH_PRIZE]  # who knows; visiting every customer is always enough
+        del faults[ENOUGH_PRIZE]  # unknown in advance; visiting every customer is always enough
         most = 2.0 * instance["deterministic_prize"].double().sum(-1)  # [*B]
         required = prize_required(instance).double()
         return {**faults, POSSIBLE_PRIZE: most < required * (1.0 - CHECK_TOLERANCE)}

@@ -37,7 +37,7 @@ class SVRPEnv(RL4COEnvBase):
     with it, coordinates may be missing.
 
     Technicians set out one after the other, the least skilled first: each visit of the depot sends
-    out the next. A technician may stay at home.
+    out the next. Technicians may stay at the depot.
 
     State:
         | key | dtype | shape | meaning |
@@ -46,7 +46,7 @@ class SVRPEnv(RL4COEnvBase):
         | `techs` | float32 | `[*B, t]` | skills of the technicians, ascending |
         | `tech_costs` | float32 | `[*B, t]` | their cost of a unit of length |
         | `skills` | float32 | `[*B, N]` | skills asked for, 0 for the depot |
-        | `current_tech` | int64 | `[*B]` | technician on the way (starts with 0) |
+        | `current_tech` | int64 | `[*B]` | current technician (starts with 0) |
         | `visited` | bool | `[*B, N]` | nodes visited so far |
         | `current_node` | int64 | `[*B]` | last node visited (starts at the depot, 0) |
         | `i` | int64 | `[*B, 1]` | number of steps taken |
@@ -88,7 +88,7 @@ class SVRPEnv(RL4COEnvBase):
         visited = state["visited"].scatter(-1, action.unsqueeze(-1), True)
         last = state["techs"].shape[-1] - 1
         return {
-            # Nobody is left to be sent out after the end.
+            # After the end no further technician sets out.
             "current_tech": (state["current_tech"] + (action == 0)).clamp_max(last),
             "visited": visited,
             "current_node": action,
@@ -99,7 +99,7 @@ class SVRPEnv(RL4COEnvBase):
         tech = state["current_tech"].unsqueeze(-1)  # [*B, 1]
         too_hard = state["skills"] > state["techs"].gather(-1, tech)  # [*B, N]
         customers = ~(state["visited"] | too_hard)[..., 1:]  # [*B, N - 1]
-        # The last technician, who can do everything, must not leave anyone out.
+        # The last technician has the skill for all customers and must serve those that are left.
         none_left = ~any_true(customers)
         depot = (tech < state["techs"].shape[-1] - 1) | none_left
         return torch.cat([depot, customers], -1)
@@ -115,7 +115,7 @@ class SVRPEnv(RL4COEnvBase):
     def _violations(self, state: State, actions: Tensor) -> dict[str, Tensor]:
         visits = count_visits(actions, state["skills"].shape[-1])
         at_depot, num_techs = actions == 0, state["techs"].shape[-1]
-        tech = at_depot.cumsum(-1)  # [*B, T], who serves the customer
+        tech = at_depot.cumsum(-1)  # [*B, T], technician of each step
         skill = state["techs"].gather(-1, tech.clamp_max(num_techs - 1))
         return {
             "every customer is visited exactly once": (visits[..., 1:] != 1).any(-1),
@@ -143,7 +143,7 @@ class SVRPEnv(RL4COEnvBase):
         num_customers, num_techs = state["skills"].shape[-1] - 1, state["techs"].shape[-1]
         return num_customers + 1, num_customers + max(num_techs - 1, 1)
 
-    # Starts are the customers within the skill of the first technician, who may also stay at home.
+    # Starts are the customers within the skill of the first technician, who may stay at the depot.
 
     def _count_starts(self, state: State) -> int:
         return count_allowed_starts(state["action_mask"], depot=True)

@@ -17,10 +17,10 @@ from rl4co.envs.samplers import DistributionLike, Sampler, UniformSampler
 
 
 class SVRPGenerator(RoutingGenerator):
-    """Technicians with skills, and customers that ask for some skill.
+    """Technicians with skills, and customers that require a skill.
 
-    The skills of technicians are uniform and sorted; those asked for are uniform between 0 and the
-    best technician's.
+    The skills of technicians are uniform and sorted; required skills are uniform between 0 and the
+    highest one.
 
     Args:
         num_loc: Number of customers (the depot comes on top).
@@ -79,13 +79,13 @@ class SVRPGenerator(RoutingGenerator):
         num_techs = len(self.tech_costs)
         technician = UniformSampler(low=self.min_skill, high=self.max_skill)
         techs = technician.sample(torch.Size((*batch_size, num_techs, 1)), rng).sort(-2).values
-        asked = UniformSampler().sample(torch.Size((*batch_size, self.num_loc, 1)), rng)
+        share = UniformSampler().sample(torch.Size((*batch_size, self.num_loc, 1)), rng)
         costs = torch.tensor(self.tech_costs, device=techs.device)
         instance = {
             "locs": locs,
             "depot": depot,
             "techs": techs,
-            "skills": asked * techs[..., -1:, :],  # [*B, n, 1], at most the best technician's
+            "skills": share * techs[..., -1:, :],  # [*B, n, 1], at most the highest one
             "tech_costs": costs.expand(*batch_size, num_techs).clone(),  # [*B, t]
         }
         return TensorDict(instance, batch_size=batch_size)

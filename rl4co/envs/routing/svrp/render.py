@@ -44,14 +44,14 @@ def render(
         chart.draw_route(route, palette[tech], _describe(state, tech), arrows=3)
     chart.draw_customers(sizes_by(state["skills"].detach().cpu().double().numpy()[1:]))
     chart.draw_depots()
-    crew = count_of(num_techs, "technician")
+    technicians = count_of(num_techs, "technician")
     if actions is not None:
-        crew = f"{len(routes)} of {crew} · cost {format_cost(_cost(state, routes))}"
-    return chart.finish(f"{count_of(chart.num_customers, 'customer')} · {crew}")
+        technicians = f"{len(routes)} of {technicians} · cost {format_cost(_cost(state, routes))}"
+    return chart.finish(f"{count_of(chart.num_customers, 'customer')} · {technicians}")
 
 
 def _routes_by_technician(path: np.ndarray) -> dict[int, np.ndarray]:
-    """Customers of each technician that sets out: `[T]` → technician → `[n]`."""
+    """Customers of each technician with a route: `[T]` → technician → `[n]`."""
     parts = np.split(path, np.flatnonzero(path == 0))
     routes = {tech: part[part != 0] for tech, part in enumerate(parts)}
     return {tech: route for tech, route in routes.items() if route.size}

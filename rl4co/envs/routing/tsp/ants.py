@@ -1,6 +1,6 @@
-"""Tours drawn edge by edge in compiled loops: the rules of :class:`TSPEnv` once more.
+"""Tours sampled edge by edge in compiled loops that repeat the rules of :class:`TSPEnv`.
 
-Every node once, from any node on; `ANTS` names what is mirrored.
+Every node is visited once, starting anywhere; `ANTS` names the repeated methods.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ def draw_tours(
 
     Args:
         points: Coordinates.
-        targets: Where candidate edges lead to.
+        targets: Ends of the candidate edges.
         weights: Their weights.
         draws: Uniform numbers in [0, 1); the first one of a tour chooses its first node.
-        nearest: Without a candidate left, go to the nearest node, rather than to any.
-        threads: Threads that share the tours.
+        nearest: If no candidate is left, go to the nearest node instead of a random one.
+        threads: Number of threads.
 
     Shapes:
         points `[B, N, 2]`, targets and weights `[B, N, K]`, draws `[B, A, T]` with T >= N →

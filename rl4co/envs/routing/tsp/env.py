@@ -67,7 +67,7 @@ class TSPEnv(RL4COEnvBase):
             "first_node": torch.where(i.squeeze(-1) == 0, action, state["first_node"]),
             "current_node": action,
             "i": num_visited,
-            # A finished tour may stay at its last node, which changes nothing.
+            # A finished tour may stay at its last node, without effect.
             "available": available.scatter(-1, action.unsqueeze(-1), done),
             "done": done,
         }

@@ -1,6 +1,6 @@
 """Facts about the TSP with dense rewards: those of the TSP, since the sum of rewards is the same.
 
-That the step rewards add up is a matter of the contract and of the problem's own tests.
+The contract tests and this problem's tests check that the step rewards add up.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ CASES = (
     # Solutions
     Case("two sub-tours", HEXAGON, [1, 2, 0, 4, 5, 3], violates=TOUR),
     Case("there and back twice", SQUARE, [1, 0, 3, 2], violates=TOUR),
-    Case("own successor", SQUARE, [0, 2, 3, 1], violates=TOUR),
+    Case("node is its successor", SQUARE, [0, 2, 3, 1], violates=TOUR),
     Case("node twice", SQUARE, [1, 2, 1, 0], violates=TOUR),
     Case("node beyond the last", SQUARE, [1, 2, 4, 0], violates=TOUR),
     Case("node before the first", SQUARE, [1, 2, -1, 0], violates=TOUR),

@@ -34,7 +34,7 @@ class TSPkoptEnv(ImprovementEnvBase):
       to the second is reversed. The move before and its reverse are not allowed.
     - flexible k-opt (`k_max` above 2): an action is `k_max` nodes behind which the tour is cut, in
       walking direction; the segments between them are reversed. A node right behind the one before
-      it ends the move early; the rest of the action is then its first node. The first node of the
+      it ends the move early; all further entries are then its first node. The first node of the
       move before is not allowed as first node.
 
     State:
@@ -53,10 +53,10 @@ class TSPkoptEnv(ImprovementEnvBase):
         The successors form one closed tour through all nodes.
 
     Finish condition:
-        None: improvement goes on as long as one likes.
+        None: episodes do not terminate.
 
     Reward:
-        Of a step: what it gains over the best length so far, $c^*_t - \\min(c^*_t, c_{t+1})$. Of a
+        Of a step: its improvement of the best length so far, $c^*_t - \\min(c^*_t, c_{t+1})$. Of a
         solution (`get_reward`): minus its length.
 
     Args:
@@ -172,7 +172,7 @@ class TSPkoptEnv(ImprovementEnvBase):
         return torch.stack(cuts, -1)
 
     def _accepted_widths(self, width: int) -> tuple[int, ...]:
-        # Published actions of k-opt list the ends of the new edges as well, which are not needed.
+        # Actions may also list the ends of the new edges (3 * width), which are not needed.
         return (width,) if self.two_opt_mode else (width, 3 * width)
 
     def _render(self, state: State, actions: Tensor | None, **options: Any) -> Any:

@@ -1,7 +1,7 @@
 """Exchanges of edges in a closed tour, by arithmetic on positions.
 
 A tour is the position of every node, `order [*B, N]`, node 0 at 0. Neither move walks along the
-tour; both keep the direction in which the rest of it is walked.
+tour; both keep the direction of all other edges.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from torch import Tensor
 def two_opt(order: Tensor, first: Tensor, second: Tensor) -> Tensor:
     """Reverses the path from `first` to `second`, walking forward.
 
-    Edges (pred(first), first) and (second, succ(second)) make way for (pred(first), second) and
-    (first, succ(second)). The path back, `two_opt(order, second, first)`, is another move; if
-    `second` is in front of `first`, the whole tour is reversed, which costs nothing.
+    Edges (pred(first), first) and (second, succ(second)) are replaced by (pred(first), second)
+    and (first, succ(second)). The path back, `two_opt(order, second, first)`, is another move; if
+    `second` is in front of `first`, the complete tour is reversed, at the same cost.
 
     Args:
         order: Positions `[*B, N]`.
