@@ -13,7 +13,7 @@ import torch.nn.functional as F
 
 from torch import Tensor, nn
 
-from rl4co.core.errors import ConfigError
+from rl4co.core.checks import check_at_least
 from rl4co.core.graphs import CandidateGraph
 
 
@@ -69,10 +69,7 @@ class EdgeGNN(nn.Module):
 
     def __init__(self, embed_dim: int = 32, num_layers: int = 12) -> None:
         super().__init__()
-        if min(embed_dim, num_layers) < 1:
-            raise ConfigError(
-                f"expected embed_dim and num_layers of at least 1, got {embed_dim}, {num_layers}"
-            )
+        check_at_least(1, embed_dim=embed_dim, num_layers=num_layers)
         self.layers = nn.ModuleList(EdgeGNNLayer(embed_dim) for _ in range(num_layers))
 
     def forward(self, nodes: Tensor, edges: Tensor, graph: CandidateGraph) -> tuple[Tensor, Tensor]:
@@ -99,8 +96,7 @@ class EdgeHead(nn.Module):
 
     def __init__(self, embed_dim: int, num_layers: int = 3, by_node: bool = False) -> None:
         super().__init__()
-        if num_layers < 1:
-            raise ConfigError(f"expected num_layers of at least 1, got {num_layers}")
+        check_at_least(1, num_layers=num_layers)
         sizes = [embed_dim] * num_layers + [1]
         self.layers = nn.ModuleList(
             nn.Linear(before, after) for before, after in itertools.pairwise(sizes)

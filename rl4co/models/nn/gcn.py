@@ -12,7 +12,7 @@ import torch.nn.functional as F
 
 from torch import Tensor, nn
 
-from rl4co.core.errors import ConfigError
+from rl4co.core.checks import check_at_least
 
 
 def predecessors(x: Tensor, follows: Tensor) -> Tensor:
@@ -51,8 +51,7 @@ class DisjunctiveGCN(nn.Module):
 
     def __init__(self, embed_dim: int, num_layers: int = 2) -> None:
         super().__init__()
-        if num_layers < 1:
-            raise ConfigError(f"expected at least one layer, got {num_layers}")
+        check_at_least(1, num_layers=num_layers)
         self.layers = nn.ModuleList(nn.Linear(embed_dim, embed_dim) for _ in range(num_layers))
 
     def forward(self, x: Tensor, membership: Tensor, follows: Tensor) -> Tensor:

@@ -20,6 +20,7 @@ import torch
 
 from torch import Tensor, nn
 
+from rl4co.core.checks import check_at_least
 from rl4co.core.errors import ConfigError, MissingDependencyError, UnknownNameError
 from rl4co.models.nn.norm import make_normalization
 
@@ -76,8 +77,7 @@ class GraphNetwork(nn.Module):
         num_heads: int = 8,
     ) -> None:
         super().__init__()
-        if num_layers < 1:
-            raise ConfigError(f"expected at least one layer, got {num_layers}")
+        check_at_least(1, num_layers=num_layers)
         if embed_dim % num_heads:
             raise ConfigError(f"expected embed_dim divisible by {num_heads} heads, got {embed_dim}")
         self.embed_dim, self.hidden_dim, self.num_heads = embed_dim, hidden_dim, num_heads

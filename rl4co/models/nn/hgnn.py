@@ -13,7 +13,7 @@ import torch.nn.functional as F
 
 from torch import Tensor, nn
 
-from rl4co.core.errors import ConfigError
+from rl4co.core.checks import check_at_least
 from rl4co.models.nn.gcn import predecessors, successors
 from rl4co.models.nn.masked_norm import make_masked_normalization, normalize
 
@@ -44,10 +44,11 @@ class EdgeAttention(nn.Module):
 
     def forward(self, x: Tensor, other: Tensor, weights: Tensor, edges: Tensor) -> Tensor:
         """Messages to the nodes of `x`."""
-        own = (x @ self.self_score).unsqueeze(-1)  # [B, R, 1]
-        score = own + (other @ self.other_score).unsqueeze(-2) + self.edge_score * weights
+        to_itself = (x @ self.self_score).unsqueeze(-1)  # [B, R, 1]
+        score = to_itself + (other @ self.other_score).unsqueeze(-2) + self.edge_score * weights
         score = torch.where(edges, F.leaky_relu(score, 0.2), -torch.inf)  # [B, R, C]
-        share = torch.cat([score, F.leaky_relu(2.0 * own, 0.2)], -1).softmax(-1)  # [B, R, C + 1]
+        self_loop = F.leaky_relu(2.0 * to_itself, 0.2)
+        share = torch.cat([score, self_loop], -1).softmax(-1)  # [B, R, C + 1]
         to_other, to_self = share[..., :-1], share[..., -1:]
         mean_weight = (to_other * weights).sum(-1, keepdim=True)  # [B, R, 1]
         message = torch.baddbmm(to_self * x, to_other, other)  # [B, R, D]
@@ -132,8 +133,7 @@ class HeterogeneousGNN(nn.Module):
         normalization: str | None = "instance",
     ) -> None:
         super().__init__()
-        if num_layers < 1:
-            raise ConfigError(f"expected at least one layer, got {num_layers}")
+        check_at_least(1, num_layers=num_layers)
         hidden = feedforward_hidden or 2 * embed_dim
         self.layers = nn.ModuleList(
             HGNNLayer(embed_dim, hidden, normalization) for _ in range(num_layers)

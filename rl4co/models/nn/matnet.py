@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from rl4co.core.errors import ConfigError
+from rl4co.core.checks import check_at_least
 from rl4co.models.nn.attention import MultiHeadAttention
 from rl4co.models.nn.masked_norm import make_masked_normalization, normalize
 from rl4co.models.nn.mixed_attention import MixedScoreAttention
@@ -126,8 +126,7 @@ class MatNetLayers(nn.ModuleList):
         bias: bool = False,
         self_attention: bool = False,
     ) -> None:
-        if num_layers < 1:
-            raise ConfigError(f"expected at least one layer, got {num_layers}")
+        check_at_least(1, num_layers=num_layers)
         super().__init__(
             MatNetLayer(
                 embed_dim, num_heads, feedforward_hidden, normalization, bias, self_attention

@@ -24,6 +24,7 @@ import torch.nn.functional as F
 
 from torch import Tensor, nn
 
+from rl4co.core.checks import check_at_least
 from rl4co.core.errors import ConfigError, UnknownNameError
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
@@ -68,8 +69,7 @@ class MoEConfig:
             raise ConfigError(
                 f"expected k between 1 and num_experts, got k={self.k} of {self.num_experts}"
             )
-        if self.loss_coef < 0:
-            raise ConfigError(f"expected loss_coef of at least 0, got {self.loss_coef}")
+        check_at_least(0, loss_coef=self.loss_coef)
         if self.hidden_act not in ACTIVATIONS:
             raise UnknownNameError("activation", self.hidden_act, ACTIVATIONS)
         if self.routing_method not in ROUTING_METHODS:
@@ -293,15 +293,15 @@ class MoE(nn.Module):
         """$\\sum_j w_j E_{e_j}(x)$: rows `[R, D]`, experts and weights `[R, k]` → `[R, D']`."""
         if rows.device.type != "cpu":
             return self._mix_all(rows, experts, weights)
-        chosen = torch.zeros(
+        is_routed = torch.zeros(
             len(rows), self.config.num_experts, dtype=torch.bool, device=rows.device
         ).scatter_(1, experts, True)  # [R, E]
-        order = chosen.t().nonzero()[:, 1]  # [R * k], by expert
-        sizes = chosen.sum(0)
+        order = is_routed.t().nonzero()[:, 1]  # [R * k], by expert
+        sizes = is_routed.sum(0)
         groups = rows.index_select(0, order).split(sizes.tolist())
         results = torch.cat(self.experts(groups))  # [R * k, D']
         # Where each token's results are: its place within the expert's group.
-        place = chosen.cumsum(0).add_(sizes.cumsum(0) - sizes - 1)  # [R, E]
+        place = is_routed.cumsum(0).add_(sizes.cumsum(0) - sizes - 1)  # [R, E]
         place = place.gather(1, experts).flatten()  # [R * k]
         outputs = results.index_select(0, place).unflatten(0, experts.shape)  # [R, k, D']
         return torch.bmm(weights.to(outputs.dtype).unsqueeze(1), outputs).squeeze(1)

@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from rl4co.core.errors import ConfigError
+from rl4co.core.checks import check_at_least
 
 
 @functools.lru_cache(maxsize=64)
@@ -32,8 +32,8 @@ def cyclic_encoding(num_nodes: int, embed_dim: int) -> NDArray[np.float32]:
     Returns:
         `[N, D]`, row t for position t.
     """
-    if num_nodes < 1 or embed_dim < 2:
-        raise ConfigError(f"expected num_nodes >= 1, embed_dim >= 2, got {num_nodes}, {embed_dim}")
+    check_at_least(1, num_nodes=num_nodes)
+    check_at_least(2, embed_dim=embed_dim)
     half = embed_dim // 2
     wavelengths = np.linspace(num_nodes ** (1 / half), num_nodes, half).astype(int)
     table = np.zeros((num_nodes, embed_dim))

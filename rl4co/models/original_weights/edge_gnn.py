@@ -46,7 +46,7 @@ def read_edge_gnn(
 
 def convert_weights(original: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Original values under the names of a policy with an :class:`EdgeGNN`."""
-    found: dict[str, Tensor] = {}
+    converted: dict[str, Tensor] = {}
     for key, value in original.items():
         if _UNUSED.match(key):
             continue
@@ -59,8 +59,8 @@ def convert_weights(original: Mapping[str, Tensor]) -> dict[str, Tensor]:
             name = key.replace("emb_net.v_lin0", "encoder.edge_embedding.node_embed")
             name = name.replace("emb_net.e_lin0", "encoder.edge_embedding.edge_embed")
             name = name.replace("Z_net.", "log_partition.net.")
-        found[name] = value
-    return found
+        converted[name] = value
+    return converted
 
 
 def count_layers(weights: Mapping[str, Tensor]) -> tuple[int, int, int]:

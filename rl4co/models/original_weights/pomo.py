@@ -85,12 +85,12 @@ class _Named(dict[str, Tensor]):
 
 def read_pomo(source: str | Path | Mapping[str, Any], method: str) -> Weights:
     """Original weights, with one spelling of each key; see :func:`read_state_dict`."""
-    found = {}
+    renamed = {}
     for key, value in read_state_dict(source, method).items():
         for pattern, spelling in _SPELLINGS:
             key = re.sub(pattern, spelling, key)
-        found[key] = value.float()
-    return _Named(found, method)
+        renamed[key] = value.float()
+    return _Named(renamed, method)
 
 
 def pomo_sizes(original: Weights) -> dict[str, Any]:

@@ -55,13 +55,13 @@ def parameter_budget(most: int, source: object) -> Iterator[None]:
         handle.remove()
 
 
-def refuse_absurd_sizes(arguments: Mapping[str, Any], source: object) -> None:
+def reject_oversized_arguments(arguments: Mapping[str, Any], source: object) -> None:
     """Raises :class:`FileFormatError` for a recorded `num_...` that nothing trained can have."""
     for name, value in arguments.items():
         if isinstance(value, Mapping):
             # Records have a value one level below its name.
             inner = {name: value["value"]} if set(value) == {"value"} else value
-            refuse_absurd_sizes(inner, source)
+            reject_oversized_arguments(inner, source)
         elif str(name).startswith("num_") and isinstance(value, int) and value > _LARGEST_SIZE:
             raise FileFormatError(
                 f"expected {name} of at most {_LARGEST_SIZE} in {source}, got {value}; the "

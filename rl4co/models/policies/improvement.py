@@ -340,7 +340,7 @@ def own_critic(
     return critic or None
 
 
-def refuse_beside_encoder(encoder: nn.Module | None, **parts: object) -> None:
+def reject_beside_encoder(encoder: nn.Module | None, **parts: object) -> None:
     """Raises for arguments of the method's own encoder beside another one: they have no effect."""
     for name, value in parts.items():
         if encoder is not None and value is not None:

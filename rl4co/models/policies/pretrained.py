@@ -25,7 +25,7 @@ from rl4co.core.errors import ConfigError, FileFormatError, UnknownNameError
 from rl4co.core.registry import MODELS
 from rl4co.data.digest import sha256
 from rl4co.data.io import atomic_write
-from rl4co.models.policies.budget import parameter_budget, refuse_absurd_sizes
+from rl4co.models.policies.budget import parameter_budget, reject_oversized_arguments
 from rl4co.models.policies.custom_classes import (
     AllowedClasses,
     describe,
@@ -139,7 +139,7 @@ def read_config(folder: str | Path) -> dict[str, Any]:
             f"expected the keys format, class, arguments and {_DIGEST} in {path}, got also "
             f"{', '.join(unknown)}; remove them"
         )
-    refuse_absurd_sizes(config["arguments"], path)
+    reject_oversized_arguments(config["arguments"], path)
     return config
 
 

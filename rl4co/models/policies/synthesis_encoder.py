@@ -20,7 +20,7 @@ from rl4co.models.policies.improvement import (
     ImprovementEncoder,
     ImprovementPolicy,
     own_critic,
-    refuse_beside_encoder,
+    reject_beside_encoder,
 )
 
 
@@ -109,7 +109,7 @@ class SynthesisPolicy(ImprovementPolicy):
         critic_kwargs: Mapping[str, Any] | None = None,
         **kwargs: Any,
     ) -> None:
-        refuse_beside_encoder(
+        reject_beside_encoder(
             encoder, num_encoder_layers=num_encoder_layers, feedforward_hidden=feedforward_hidden,
             init_embedding=init_embedding, pos_embedding=pos_embedding,
         )  # fmt: skip

@@ -65,9 +65,9 @@ class A2C(REINFORCE):
             if critic_optimizer_kwargs is None
             else critic_optimizer_kwargs
         )
-        for own in (self.actor_optimizer_kwargs, self.critic_optimizer_kwargs):
+        for options in (self.actor_optimizer_kwargs, self.critic_optimizer_kwargs):
             check_optimization(
-                self.optimizer, {**self.optimizer_kwargs, **own}, None, None, "epoch"
+                self.optimizer, {**self.optimizer_kwargs, **options}, None, None, "epoch"
             )
 
     def trainable_parameters(self) -> list[dict[str, Any]]:
@@ -77,6 +77,6 @@ class A2C(REINFORCE):
             (self.baseline, self.critic_optimizer_kwargs),
         ]
         return [
-            {"params": [p for p in module.parameters() if p.requires_grad], **own}
-            for module, own in groups
+            {"params": [p for p in module.parameters() if p.requires_grad], **options}
+            for module, options in groups
         ]

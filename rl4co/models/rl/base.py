@@ -70,10 +70,10 @@ class RL4COLitModule(RecordsArguments, DataHooks):
         shuffle_train_dataloader: Shuffle training data that comes from a file.
         dataloader_num_workers: Worker processes of the loaders.
         generate_default_data: Write validation and test sets to `data_dir` first and use them:
-            those of the paper that the environment names, or sets of its own generator.
+            those of the paper that the environment names, or sets from its generator.
         data_dir: Folder of the data sets (default: the environment's).
         metrics: Names of outputs to log, per phase (`{"train": [...], "val": [...], ...}`; None:
-            the method's own); a name that the first step does not have raises an error.
+            those of the method); a name that the first step does not have raises an error.
         log_on_step: Log training metrics at every step, not only per epoch; `metrics` may have it,
             too.
         seed: Seed of instances and actions; default: torch's initial seed.
@@ -163,13 +163,13 @@ class RL4COLitModule(RecordsArguments, DataHooks):
         policy_kwargs: Mapping[str, Any] | None,
         **defaults: Any,
     ) -> nn.Module:
-        """The given policy, or the method's own for the environment.
+        """The policy that the caller passed, or the method's default for the environment.
 
         Args:
-            policy_cls: Class of the method's own policy.
+            policy_cls: Class of the method's default policy.
             env: Environment.
-            policy: Policy of the caller's; it may know environments that the method does not.
-            policy_kwargs: Arguments of the method's own policy.
+            policy: Custom policy, possibly for environments that the method does not support.
+            policy_kwargs: Arguments of the default policy.
             defaults: The method's settings; `policy_kwargs` wins over them.
         """
         if policy is not None:
@@ -181,9 +181,9 @@ class RL4COLitModule(RecordsArguments, DataHooks):
                 f"expected an environment for {cls.__name__}, got {env!r}; use get_env({env!r})"
             )
         if not cls.supports(env.name):
-            known = [name for name in ENVS if cls.supports(name)]
+            supported = [name for name in ENVS if cls.supports(name)]
             raise UnsupportedError(
-                f"expected one of {', '.join(known)} for {cls.__name__}, got {env.name!r}: "
+                f"expected one of {', '.join(supported)} for {cls.__name__}, got {env.name!r}: "
                 f"{cls.support_reason}; choose another method or pass a custom policy"
             )
         return policy_cls(**{"env_name": env.name, **defaults, **(policy_kwargs or {})})
@@ -286,13 +286,13 @@ class RL4COLitModule(RecordsArguments, DataHooks):
         if batch_size is None:
             reward = out.get("reward")
             batch_size = len(reward) if isinstance(reward, Tensor) and reward.dim() else 1
-        known = {name: value for name, value in out.items() if isinstance(value, Tensor)}
+        tensors = {name: value for name, value in out.items() if isinstance(value, Tensor)}
         for name in self._asked_metrics.get(phase, ()):
-            if name not in known:
-                raise UnknownNameError(f"{phase} metric", name, known)
+            if name not in tensors:
+                raise UnknownNameError(f"{phase} metric", name, tensors)
         # Of the defaults, an algorithm logs those that it has.
-        chosen = [name for name in self.metrics[phase] if name in known]
-        values = {name: known[name].detach().float().mean() for name in chosen}
+        logged = [name for name in self.metrics[phase] if name in tensors]
+        values = {name: tensors[name].detach().float().mean() for name in logged}
         options: dict[str, Any] = {
             "on_step": phase == "train" and self.log_on_step,
             "on_epoch": True,
@@ -331,7 +331,7 @@ class RL4COLitModule(RecordsArguments, DataHooks):
     # ---------------------------------------------------------------- optimizers
 
     def trainable_parameters(self) -> list[Any]:
-        """Parameters for the optimizer, or groups of them with settings of their own."""
+        """Parameters for the optimizer, or groups of them with separate settings."""
         return [parameter for parameter in self.parameters() if parameter.requires_grad]
 
     def configure_optimizers(self) -> Any:
@@ -379,8 +379,7 @@ class RL4COLitModule(RecordsArguments, DataHooks):
         """The model of a checkpoint, in evaluation mode.
 
         The model is rebuilt from the plain values in the file (names and constructor arguments);
-        no code from the file is run. Called on a base class, it gives whatever model the file
-        holds.
+        no code from the file is run. On a base class, a file may hold a model of any subclass.
 
         Args:
             checkpoint_path: Checkpoint written during training.

@@ -28,7 +28,7 @@ from rl4co.core.errors import ConfigError, FileFormatError, RL4COError, UnknownN
 from rl4co.core.lazy import exported_names, resolve
 from rl4co.core.registry import ENVS, MODELS
 from rl4co.data.digest import check_digest
-from rl4co.models.policies.budget import parameter_budget, refuse_absurd_sizes
+from rl4co.models.policies.budget import parameter_budget, reject_oversized_arguments
 from rl4co.models.policies.custom_classes import (
     AllowedClasses,
     find_allowed,
@@ -250,7 +250,7 @@ def _build(
     """The model of a record, before it gets its weights, which say how large it may be."""
     numbers = sum(value.numel() for value in weights.values() if isinstance(value, torch.Tensor))
     try:
-        refuse_absurd_sizes(record["arguments"], source)
+        reject_oversized_arguments(record["arguments"], source)
         built = find_allowed(record["class"], allowed) or _model_class(cls, record["class"], source)
         with parameter_budget(_COPIES * numbers, source):
             return built(**_rebuild_arguments(record, replacements, source, allowed))
@@ -268,12 +268,12 @@ def _build(
 def _rebuild_arguments(
     record: Mapping[str, Any], replacements: Mapping[str, Any], source: Any, allowed: AllowedClasses
 ) -> dict[str, Any]:
-    """Constructor arguments from a record; what is given wins over what is recorded."""
+    """Constructor arguments from a record; replacements win over recorded ones."""
     arguments = dict(replacements)
     missing = {}
     custom: list[str] = []
     for name, entry in record["arguments"].items():
-        # An object that is given needs no arguments to build it from.
+        # A replacement needs no arguments to build it from.
         if name in replacements or name.removesuffix("_kwargs") in replacements:
             continue
         if "missing" in entry:
@@ -303,8 +303,8 @@ def _custom_classes(entry: Mapping[str, Any], allowed: AllowedClasses) -> list[s
         path for each in record["arguments"].values() for path in _custom_classes(each, allowed)
     ]
     path = f"{record['module']}.{record['class']}" if "module" in record else ""
-    known = not path or find_allowed(path, allowed) or library_class(path)
-    return inner if known else [path, *inner]
+    is_allowed = not path or find_allowed(path, allowed) or library_class(path)
+    return inner if is_allowed else [path, *inner]
 
 
 def _rebuild(entry: Mapping[str, Any], allowed: AllowedClasses) -> Any:

@@ -28,7 +28,7 @@ class CriticNetwork(ChecksArguments, nn.Module):
             output and `hidden` → value.
         embed_dim: Embedding size D.
         hidden_dim: Width of the default value head.
-        customized: Whether encoder and value head agree on a language of their own: the value is
+        customized: Whether encoder and value head share a special output: the value is
             `value_head(encoder(x), hidden)`.
 
     Shapes:
@@ -88,20 +88,20 @@ class CriticNetwork(ChecksArguments, nn.Module):
 def create_critic_from_actor(
     policy: nn.Module, backbone: str = "encoder", **options: Any
 ) -> CriticNetwork:
-    """A critic with a copy of the policy's encoder (own weights from then on).
+    """A critic with a copy of the policy's encoder (with separate weights).
 
-    A policy whose encoder gives more than node embeddings brings its critic along, by a method
+    A policy whose encoder returns more than node embeddings makes its critic itself, by a method
     `make_critic(**options)`.
 
     Args:
-        policy: Policy with an encoder that gives node embeddings.
+        policy: Policy with an encoder that returns node embeddings.
         backbone: Attribute of the policy that is its encoder.
         options: Further arguments of :class:`CriticNetwork`; `embed_dim` is the policy's unless it
             is given.
     """
-    own: Callable[..., CriticNetwork] | None = getattr(policy, "make_critic", None)
-    if own is not None:
-        return own(**options)
+    make_critic: Callable[..., CriticNetwork] | None = getattr(policy, "make_critic", None)
+    if make_critic is not None:
+        return make_critic(**options)
     encoder = getattr(policy, backbone, None)
     if not isinstance(encoder, nn.Module):
         raise UnsupportedError(
@@ -113,7 +113,7 @@ def create_critic_from_actor(
 
 def embed_dim_of(policy: nn.Module) -> int:
     """Embedding size that a policy was built with, or the default of its class."""
-    given = getattr(policy, "_init_arguments", {}).get("embed_dim")
+    recorded = getattr(policy, "_init_arguments", {}).get("embed_dim")
     parameter = inspect.signature(type(policy).__init__).parameters.get("embed_dim")
     default = parameter.default if parameter is not None else None
-    return next((size for size in (given, default) if isinstance(size, int)), 128)
+    return next((size for size in (recorded, default) if isinstance(size, int)), 128)

@@ -225,15 +225,15 @@ def _whole_batch(dataset: Any) -> TensorDictBase:
 
 def _join(sets: Mapping[str, TensorDictDataset]) -> TensorDictBase:
     """The instances of several sets in a row, which must have one size: a batch mixes them."""
-    first, *others = (dataset.data for dataset in sets.values())
-    shapes = [_shapes(data) for data in (first, *others)]
+    first, *further = (dataset.data for dataset in sets.values())
+    shapes = [_shapes(data) for data in (first, *further)]
     if any(shape != shapes[0] for shape in shapes):
         listing = "; ".join(f"{name}: {shape}" for name, shape in zip(sets, shapes, strict=True))
         raise ConfigError(
             f"expected training files with instances of the same keys and sizes, got {listing}; "
             "train on one size, or generate instances of several with callbacks=reptile"
         )
-    return torch.cat([first, *others]) if others else first
+    return torch.cat([first, *further]) if further else first
 
 
 def _shapes(data: TensorDictBase) -> dict[str, list[int]]:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
-
-from collections.abc import Iterator
-
 import torch
 
 from torch import nn
 
 from rl4co.core.errors import UnsupportedError
+from rl4co.core.modes import evaluating
 from rl4co.core.registry import EMBEDDINGS, ENVS
 from rl4co.core.rng import derive_generator, forked_rng
 from rl4co.envs.base import RL4COEnvBase
@@ -41,7 +38,7 @@ def check_policy_reads_states(policy: nn.Module, env: RL4COEnvBase) -> None:
     if device.type == "meta":
         return
     rng = derive_generator("policy check")
-    with forked_rng(rng), _evaluation_mode(policy), torch.no_grad():
+    with forked_rng(rng), evaluating(policy), torch.no_grad():
         td = env.reset(env.generator(1, rng=rng).to(env.device)).to(device)
         if td["action_mask"].shape[-1] > _MAX_ACTIONS:
             return
@@ -65,15 +62,3 @@ def _made_for_another_problem(policy: ConstructivePolicy, env: RL4COEnvBase) -> 
         and type(env.generator) is env.generator_cls
         and not any(env.data_files.values())
     )
-
-
-@contextlib.contextmanager
-def _evaluation_mode(policy: nn.Module) -> Iterator[None]:
-    """Evaluation mode for all parts of a policy; each returns to its own mode at the end."""
-    modes = {module: module.training for module in policy.modules()}
-    policy.eval()
-    try:
-        yield
-    finally:
-        for module, mode in modes.items():
-            module.training = mode

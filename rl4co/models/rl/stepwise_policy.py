@@ -1,7 +1,7 @@
 """Any constructive policy as one that acts step by step, for :class:`StepwisePPO`.
 
 The Attention Model and its relatives encode an instance once and decode many steps. Here each step
-stands for itself: the instance is encoded, one action is chosen, and a critic estimates what the
+is independent: the instance is encoded, one action is chosen, and a critic estimates what the
 remaining steps will earn.
 """
 
@@ -19,23 +19,23 @@ from rl4co.core.ops import gather_points
 from rl4co.decoding.logits import process_logits
 from rl4co.decoding.rollout import expand_solutions
 from rl4co.envs.base import RL4COEnvBase
-from rl4co.models.policies.acting import ActsByJudging
+from rl4co.models.policies.acting import StepwiseActor
 from rl4co.models.policies.constructive import ConstructivePolicy
 from rl4co.models.policies.modules import ConstructiveDecoder
 from rl4co.models.policies.precision import match_precision
 from rl4co.models.rl.critic import embed_dim_of
 
 
-class StepwiseConstructivePolicy(ActsByJudging, nn.Module):
+class StepwiseConstructivePolicy(StepwiseActor, nn.Module):
     """A constructive policy with a critic of partial solutions.
 
     $$V(s_t) = \\mathrm{MLP}\\Big[\\frac{1}{N} \\sum_n h_n, \\;
       \\frac{1}{N} \\sum_{n \\text{ allowed}} h_n, \\; h_{\\mathrm{cur}}\\Big]$$
 
-    The second entry tells how much is left to do, the third where the solution stands.
+    The second entry tells which actions are left, the third the current node.
 
     Args:
-        policy: Policy whose encoder gives node embeddings `[B, N, D]`, one per action, and whose
+        policy: Policy whose encoder returns node embeddings `[B, N, D]`, one per action, and whose
             decoder looks at the state alone. Its weights are trained.
         critic: `[B, 3 D]` → `[B, 1]` (default: two layers).
     """
@@ -47,7 +47,7 @@ class StepwiseConstructivePolicy(ActsByJudging, nn.Module):
             type(decoder).start_memory is not ConstructiveDecoder.start_memory
         ):
             raise UnsupportedError(
-                "expected a constructive policy without memory, whose steps stand for themselves, "
+                "expected a constructive policy without memory, whose steps are independent, "
                 f"got {type(policy).__name__}; write methods act and evaluate, see StepwisePolicy"
             )
         dim = embed_dim_of(policy)
@@ -55,11 +55,11 @@ class StepwiseConstructivePolicy(ActsByJudging, nn.Module):
         self.critic = critic or nn.Sequential(nn.Linear(3 * dim, dim), nn.ReLU(), nn.Linear(dim, 1))
 
     def forward(self, td: TensorDictBase, env: RL4COEnvBase, **options: Any) -> dict[str, Any]:
-        """Whole solutions, by the policy's own decode loop; arguments are those of the policy."""
+        """Complete solutions by the decode loop; arguments are those of the policy."""
         out: dict[str, Any] = self.policy(td, env, **options)
         return out
 
-    def judge(self, td: TensorDictBase) -> tuple[Tensor, Tensor]:
+    def evaluate_state(self, td: TensorDictBase) -> tuple[Tensor, Tensor]:
         """Log-probabilities `[B, N]` of all actions, and values `[B]` of states."""
         policy = self.policy
         state = dict(match_precision(td, self).items())
@@ -77,7 +77,7 @@ class StepwiseConstructivePolicy(ActsByJudging, nn.Module):
         return log_probs, self.critic(self._summary(hidden, state)).squeeze(-1)
 
     def _summary(self, hidden: Any, state: dict[str, Tensor]) -> Tensor:
-        """What the critic sees, `[B, 3 D]`."""
+        """Input of the critic, `[B, 3 D]`."""
         mask = state["action_mask"]
         if not isinstance(hidden, Tensor) or hidden.shape[:2] != mask.shape:
             raise UnsupportedError(
@@ -92,4 +92,4 @@ class StepwiseConstructivePolicy(ActsByJudging, nn.Module):
 
     def evaluate(self, td: TensorDictBase) -> tuple[Tensor, Tensor, Tensor]:
         """Log-probability of `td["action"]`, value of the state, entropy: `[B]` each."""
-        return self.judge_action(td)
+        return self.evaluate_action(td)

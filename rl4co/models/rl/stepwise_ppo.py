@@ -1,6 +1,6 @@
 """Proximal policy optimization of single steps, for environments with dense rewards.
 
-Every step is an action of its own, with its own state, reward and advantage. Policies that look at
+Every step is one action, with its own state, reward and advantage. Policies that look at
 the state afresh in every step (L2D and its relatives) are trained this way, and so can others be.
 """
 
@@ -39,7 +39,7 @@ _BUFFER_KEY = "transitions"
 
 
 class StepwisePolicy(Protocol):
-    """What :class:`StepwisePPO` asks of a policy: to act in a state, and to judge an action.
+    """What :class:`StepwisePPO` requires of a policy: to act in a state, and to evaluate an action.
 
     A policy for it is an `nn.Module` with these methods. Both see one state per row, which may
     come from any step of any instance, so they must compute everything from the state itself:
@@ -71,7 +71,7 @@ class StepwisePolicy(Protocol):
         ...
 
     def evaluate(self, td: TensorDictBase) -> tuple[Tensor, Tensor, Tensor]:
-        """Judges given actions, differentiable.
+        """Evaluates the actions in `td`, differentiable.
 
         Args:
             td: States with `action [B]`.
@@ -133,7 +133,7 @@ class StepwisePPO(InnerLoop):
         max_grad_norm: Largest norm of the gradient; None does not clip.
         buffer_storage_device: Device that holds the transitions; None or "gpu": that of training.
         reward_scale: None, a number to divide rewards by, "norm" or "scale" (running statistics).
-        gamma: Discount of later rewards; 0 judges a step by its own reward alone.
+        gamma: Discount of later rewards; 0: a step counts by its own reward alone.
         gae_lambda: Weight of longer estimates of the advantage.
         normalize_adv: Whether the advantages of a mini-batch are standardised.
         kwargs: See :class:`~rl4co.models.rl.base.RL4COLitModule`.

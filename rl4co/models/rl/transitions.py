@@ -71,13 +71,13 @@ class TransitionBuffer:
 
     def get(self, rows: Tensor, device: torch.device) -> TensorDict:
         """Transitions `[R]` with the whole state, on `device`."""
-        chosen = self._storage[rows.to(self.device) if self.device is not None else rows]
+        batch = self._storage[rows.to(self.device) if self.device is not None else rows]
         if len(self._instances) > 1:
             self._instances = [torch.cat(self._instances)]
         (instances,) = self._instances
-        owner = chosen[INSTANCE]
+        owner = batch[INSTANCE]
         state = {key: value[owner] for key, value in instances.items()}
-        moving = {key: value for key, value in chosen.items() if key not in (INSTANCE, "index")}
+        moving = {key: value for key, value in batch.items() if key not in (INSTANCE, "index")}
         return TensorDict({**state, **moving}, batch_size=[len(rows)]).to(device)
 
     def clear(self) -> None:

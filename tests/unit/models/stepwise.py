@@ -28,7 +28,7 @@ class TinyStepwisePolicy(nn.Module):
         self.critic = nn.Sequential(nn.Linear(5, hidden), nn.ReLU(), nn.Linear(hidden, 1))
         self.with_value = with_value
 
-    def judge(self, td: TensorDictBase) -> tuple[Tensor, Tensor]:
+    def evaluate_state(self, td: TensorDictBase) -> tuple[Tensor, Tensor]:
         """Log-probabilities `[B, N]` and values `[B]` of states."""
         locs, mask = td["locs"], td["action_mask"]
         ends = torch.stack([td["current_node"], td["first_node"]], -1)  # [B, 2]
@@ -41,14 +41,14 @@ class TinyStepwisePolicy(nn.Module):
         return logits.log_softmax(-1), value
 
     def act(self, td: TensorDictBase, env: Any, phase: str = "train", rng: Any = None) -> Any:
-        log_probs, value = self.judge(td)
+        log_probs, value = self.evaluate_state(td)
         greedy = phase != "train"
         action = log_probs.argmax(-1) if greedy else sample_actions(log_probs, rng)
         td.set("action", action).set("logprobs", gather_nodes(log_probs, action))
         return td.set("value", value) if self.with_value else td
 
     def evaluate(self, td: TensorDictBase) -> tuple[Tensor, Tensor, Tensor]:
-        log_probs, value = self.judge(td)
+        log_probs, value = self.evaluate_state(td)
         return gather_nodes(log_probs, td["action"]), value, step_entropy(log_probs)
 
     def forward(

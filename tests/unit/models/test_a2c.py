@@ -174,7 +174,7 @@ def test_critic_is_built_like_the_policy():
 
 
 def test_critic_from_another_part():
-    """`backbone` names the network to copy; a policy without it is refused."""
+    """`backbone` names the network to copy; a policy without it raises."""
     policy = AttentionModelPolicy(**TINY)
     policy.body = policy.encoder
     assert type(create_critic_from_actor(policy, backbone="body").encoder) is type(policy.encoder)

@@ -353,7 +353,7 @@ def test_custom_encoder_and_decoder(env, td):
     ],
     ids=["environment", "normalization", "heads", "layers", "unknown", "no module"],
 )
-def test_bad_arguments_are_refused(arguments, error, message):
+def test_bad_arguments_raise(arguments, error, message):
     with pytest.raises(error, match=message):
         AttentionModelPolicy(**{"env_name": "tsp", **TINY, **arguments})
 

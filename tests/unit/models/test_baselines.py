@@ -312,7 +312,7 @@ def test_paired_t_test() -> None:
 
 
 @pytest.mark.parametrize("options", [{"bl_alpha": 0.0}, {"bl_alpha": 1.0}, {"dataset_size": 1}])
-def test_rollout_refuses_nonsense(options: dict[str, Any]) -> None:
+def test_rollout_raises_for_invalid_options(options: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match="bl_alpha in"):
         RolloutBaseline(**options)
 

@@ -92,7 +92,7 @@ def test_a_killed_run_is_bit_equal(tmp_path: Path):
     assert isinstance(loaded.constructor, AttentionModelPolicy)
 
 
-def test_a_constructor_that_improves_is_refused():
+def test_a_constructor_that_improves_raises():
     with pytest.raises(ConfigError, match="makes solutions from nothing, got a NeuOptPolicy"):
         ConstructAndImprove(TSPkoptEnv(k_max=4), NeuOptPolicy(**TINY), NeuOptPolicy(**TINY))
     with pytest.raises(ConfigError, match="makes solutions from nothing, got a int"):

@@ -276,7 +276,7 @@ def test_experts():
         EASEmb(env, policy, draw(env))
 
 
-def test_policies_that_cannot_replay_are_refused(env):
+def test_policies_that_cannot_replay_raise(env):
     policy = make_policy(env)
     policy.decoder.context_embedding.state_keys = None
     with pytest.raises(UnsupportedError, match="replay_keys None"):

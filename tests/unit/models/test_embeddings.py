@@ -86,7 +86,7 @@ def test_cvrp_does_not_depend_on_units(rng):
 
 
 @pytest.mark.parametrize("env", [TSPEnv(), CVRPEnv()], ids=["tsp", "cvrp"])
-def test_matrix_only_instances_are_refused(env, rng):
+def test_matrix_only_instances_raise(env, rng):
     """The message names the problem and the remedy."""
     instance = {"cost_matrix": torch.rand(2, 5, 5, generator=rng)}
     if env.name == "cvrp":

@@ -60,14 +60,14 @@ def test_an_encoder_with_flash_attention(calls: list[tuple[int, ...]]):
     env.check_solution_validity(td, out["actions"])
 
 
-def test_masks_are_refused(calls: list[tuple[int, ...]]):
+def test_masks_raise(calls: list[tuple[int, ...]]):
     x = torch.zeros(1, 1, 2, 4, dtype=torch.float16)
     with pytest.raises(UnsupportedError, match=r"without a mask.*sdpa_fn_encoder"):
         flash(x, x, x, attn_mask=torch.ones(1, 1, 2, 2, dtype=torch.bool))
     assert not calls
 
 
-def test_full_precision_is_refused(calls: list[tuple[int, ...]]):
+def test_full_precision_raises(calls: list[tuple[int, ...]]):
     x = torch.zeros(1, 1, 2, 4)
     with pytest.raises(UnsupportedError, match=r"float32.*16-mixed"):
         flash(x, x, x)

@@ -76,7 +76,7 @@ def test_the_destination_is_an_argument(reference, shared_dir: Path):
     assert not torch.equal(*paths)
 
 
-def test_foreign_weights_are_refused():
+def test_foreign_weights_raise():
     with pytest.raises(FileFormatError, match="GLOP reviser"):
         glop.load_original_weights({"a": torch.zeros(2)})
 
@@ -112,7 +112,7 @@ def test_a_piece_is_normalised_whatever_its_place():
     )
 
 
-def test_bad_revisers_are_refused():
+def test_bad_revisers_raise():
     policy = make_reviser_policy(**TINY)
     with pytest.raises(ConfigError, match=r"expected Reviser\(policy, size, iterations\), got Att"):
         revise_tours([np.zeros((9, 2))], [policy])
@@ -143,7 +143,7 @@ def test_revision_evaluates_and_leaves_the_mode_as_it_was():
     assert before and all(value.equal(before[name]) for name, value in policy.named_buffers())
 
 
-def test_revisers_are_used_or_refused():
+def test_revisers_are_used_or_raise():
     env, reviser = get_env("cvrpmvc"), Reviser(make_reviser_policy(**TINY), 5, 1)
     assert GLOP(env, revisers=[reviser]).policy.subprob_solver == "reviser"
     with pytest.raises(ConfigError, match="got 'insertion'"):
@@ -172,7 +172,7 @@ def test_edges_by_angle():
     assert bool((customers[:, 2, 1] == 1).all())
 
 
-def test_more_edges_than_customers_are_refused():
+def test_more_edges_than_customers_raise():
     """Around the depot the same customers would come again."""
     env = get_env("cvrpmvc", generator_params={"num_loc": 4})
     with pytest.raises(ConfigError, match="1 to 3 candidate edges"):
@@ -213,7 +213,7 @@ def test_tours_stay_as_they_are_when_time_is_over(name: str):
 
 
 def test_tours_are_solved_by_a_function_of_tensors():
-    """As published: asked once per size, with the depot first; what is no order is refused."""
+    """As published: asked once per size, with the depot first; other results raise."""
     asked = []
 
     def backwards(points):
@@ -287,7 +287,7 @@ def test_solver(problem: str, subprob_solver: str):
         env.check_solution_validity(env.reset(instances), actions)
 
 
-def test_solver_keeps_its_time_and_refuses_what_it_cannot_use():
+def test_solver_keeps_its_time_and_raises_for_unusable_options():
     env = get_env("tsp", generator_params={"num_loc": 300}, seed=0)
     instances = env.generate(1)
     insertion = env.solve(instances, solver="glop", subprob_solver="insertion")[1]

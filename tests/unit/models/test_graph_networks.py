@@ -237,7 +237,7 @@ class RowMeans(nn.Module):
 
 @pytest.mark.parametrize("has_coordinates", [True, False])
 def test_gains_are_those_of_the_matrix(has_coordinates: bool):
-    """Coordinates beside a matrix mislead nobody, and one's own embedding can do without them."""
+    """Coordinates beside a matrix mislead nobody, and a custom embedding can do without them."""
     env = make_env("flp")
     rng = torch.Generator().manual_seed(6)
     instances = env.generator(4, rng=rng).select("locs", "to_choose")
@@ -252,7 +252,7 @@ def test_gains_are_those_of_the_matrix(has_coordinates: bool):
     torch.testing.assert_close(gains.squeeze(1), env.action_gains(dict(state.items())))
 
 
-def test_networks_that_do_not_fit_are_refused():
+def test_networks_that_do_not_fit_raise():
     with pytest.raises(UnsupportedError, match=r"graph of 'mcp' among mlp, sage, gen, got 'gcn'"):
         GNNEncoder("mcp", "gcn", embed_dim=DIM)
     with pytest.raises(UnsupportedError, match="among mlp, gcn, gat"):
@@ -261,7 +261,7 @@ def test_networks_that_do_not_fit_are_refused():
         GNNEncoder("tsp", "gcn", embed_dim=DIM)
     with pytest.raises(UnknownNameError, match="did you mean 'sage'"):
         GNNEncoder("flp", "sge", embed_dim=DIM)
-    with pytest.raises(ConfigError, match="at least one layer"):
+    with pytest.raises(ConfigError, match="num_layers"):
         GNNEncoder("flp", "mlp", embed_dim=DIM, num_layers=0)
 
 

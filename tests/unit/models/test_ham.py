@@ -101,7 +101,7 @@ def test_gradients_reach_every_question(attention):
         assert all(bool(piece.any()) for piece in grad.split(DIM)), name
 
 
-def test_odd_customers_are_refused(attention):
+def test_odd_customers_raise(attention):
     with pytest.raises(ConfigError, match="as many pickups as deliveries, got 3 customers"):
         attention(nodes(4))
 

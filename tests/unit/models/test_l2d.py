@@ -274,7 +274,7 @@ def test_one_instance_and_waiting(name, waiting):
 
 @pytest.mark.parametrize("name", ENVS)
 def test_acting_and_evaluating_are_the_forward_pass(name):
-    """Step by step by `act`, judged by `evaluate`: the log-likelihood of the whole solution."""
+    """Step by step by `act`, evaluated by `evaluate`: the log-likelihood of the whole solution."""
     env = make_env(name)
     policy = L2DPolicy4PPO(env_name=name, **TINY).eval()
     first = env.reset(env.generator(4, rng=torch.Generator().manual_seed(0)))
@@ -298,7 +298,7 @@ def test_acting_is_greedy_outside_training():
     env = make_env("fjsp")
     policy = L2DPolicy4PPO(**TINY).eval()
     td = states_on_the_way(env, 6, 2)
-    log_probs, _ = policy.judge(td)
+    log_probs, _ = policy.evaluate_state(td)
     action = policy.act(td, env, phase="test")["action"]
     torch.testing.assert_close(gather_nodes(log_probs, action), log_probs.amax(-1))
     assert "logprobs" not in td.keys()
@@ -310,9 +310,9 @@ def test_states_do_not_depend_on_each_other():
     policy = L2DPolicy4PPO("matnet", "pointer", **TINY).eval()
     states = [states_on_the_way(env, 3, steps, seed=7) for steps in (0, 2, 4)]
     mixed = torch.cat([td.select(*states[0].keys()) for td in states])
-    together = policy.judge(mixed)
+    together = policy.evaluate_state(mixed)
     for row in range(9):
-        alone = policy.judge(mixed[row : row + 1])
+        alone = policy.evaluate_state(mixed[row : row + 1])
         torch.testing.assert_close(alone[0][0], together[0][row], atol=1e-5, rtol=1e-5)
         torch.testing.assert_close(alone[1][0], together[1][row], atol=1e-5, rtol=1e-5)
 
@@ -325,7 +325,7 @@ def test_published_arguments():
     torch.testing.assert_close(Shop.of(td, 1000.0).times, td["proc_times"] / 1000)
 
 
-def test_bad_arguments_are_refused():
+def test_bad_arguments_raise():
     with pytest.raises(UnknownNameError, match="hgnn"):
         L2DPolicy("hgn")
     with pytest.raises(UnknownNameError, match="pointer"):

@@ -1,4 +1,4 @@
-"""`RL4COLitModule`: settings that are refused early, data that is its own, optimizers by name."""
+"""`RL4COLitModule`: settings that raise early, data that is its own, optimizers by name."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_environment_with_other_data_shares_all_else(tmp_path: Path) -> None:
         assert torch.equal(each.generate(2)["locs"], same.generate(2)["locs"])
 
 
-# ---------------------------------------------------------------- settings that are refused
+# ---------------------------------------------------------------- invalid settings
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,7 @@ def test_batch_sizes_default_to_that_of_training() -> None:
 
 
 @pytest.mark.parametrize("phase", ["train", "val"])
-def test_misspelt_metrics_are_refused_at_the_first_step(phase: str, tmp_path: Path) -> None:
+def test_misspelt_metrics_raise_at_the_first_step(phase: str, tmp_path: Path) -> None:
     """Not dropped without a word."""
     model = make_model(metrics={phase: ["loss", "rewrd"] if phase == "train" else ["rewrd"]})
     message = rf"no {phase} metric 'rewrd'; did you mean 'reward'\? known: .*log_likelihood"
@@ -150,9 +150,7 @@ def test_metrics_are_lists_by_phase() -> None:
         ({"lr_scheduler_interval": "epochs"}, r"no lr_scheduler_interval 'epochs'; did you mean"),
     ],
 )
-def test_optimization_is_refused_when_the_model_is_built(
-    options: dict[str, Any], message: str
-) -> None:
+def test_optimization_raises_when_the_model_is_built(options: dict[str, Any], message: str) -> None:
     """Not when training starts."""
     with pytest.raises((ConfigError, UnknownNameError), match=message):
         make_model(**options)

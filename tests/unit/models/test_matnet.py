@@ -142,7 +142,7 @@ def test_equal_columns_get_different_places_too():
     assert torch.equal(columns.sum(1), torch.ones(2, 8))
 
 
-def test_too_many_columns_are_refused():
+def test_too_many_columns_raise():
     with pytest.raises(ConfigError, match="larger embed_dim"):
         MatrixInitEmbedding(4)({"cost_matrix": torch.rand(1, 5, 5)})
 

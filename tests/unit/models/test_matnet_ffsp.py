@@ -111,7 +111,7 @@ def test_saving_and_loading(env, policy, tmp_path):
     assert torch.equal(outs[0]["actions"], outs[1]["actions"])
 
 
-def test_bad_arguments_are_refused(env, policy):
+def test_bad_arguments_raise(env, policy):
     with pytest.raises(ConfigError, match="stage_cnt"):
         MultiStageFFSPPolicy(0)
     with pytest.raises(ConfigError, match="num_stage"):

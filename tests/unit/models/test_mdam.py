@@ -176,9 +176,9 @@ def test_encoding_is_done_once_if_given():
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"num_paths": 0}, "num_paths and eg_step_gap of at least 1, got 0"),
-        ({"eg_step_gap": 0}, "got 3 and 0"),
-        ({"num_encoder_layers": 0}, "at least one encoder layer"),
+        ({"num_paths": 0}, "num_paths"),
+        ({"eg_step_gap": 0}, "eg_step_gap"),
+        ({"num_encoder_layers": 0}, "num_layers"),
     ],
 )
 def test_bad_settings(settings, message):

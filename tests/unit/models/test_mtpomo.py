@@ -31,7 +31,7 @@ def test_is_pomo_with_its_settings():
     assert policy.env_name == "mtvrp"
 
 
-def test_other_problems_are_refused():
+def test_other_problems_raise():
     with pytest.raises(UnsupportedError, match="mtvrp for MTPOMO, got 'cvrp'"):
         MTPOMO(CVRPEnv())
 

@@ -391,7 +391,7 @@ def test_half_precision(moe_kwargs):
     assert (half - likelihood()).abs().median() < 0.2
 
 
-def test_nothing_is_left_behind():
+def test_no_state_is_kept():
     """After a step the policy can be copied (the rollout baseline does), and no session is open."""
     env = CVRPEnv(generator_params={"num_loc": 5}, seed=1)
     policy = make_policy().train()
@@ -436,7 +436,7 @@ def test_bad_settings(moe_kwargs, error, message):
         AttentionModelPolicy(moe_kwargs=moe_kwargs, **TINY)
 
 
-def test_other_dynamic_embeddings_are_refused():
+def test_other_dynamic_embeddings_raise():
     with pytest.raises(UnsupportedError, match="LinearDynamicEmbedding"):
         AttentionModelPolicy(
             context_embedding=nn.Identity(),
@@ -496,7 +496,7 @@ def test_default_experts_and_settings():
     assert isinstance(MVMoE_AM(env, policy_kwargs=TINY), AttentionModel)
 
 
-def test_contradictions_are_refused():
+def test_contradictions_raise():
     env = TSPEnv()
     policy = AttentionModelPolicy(**TINY)
     assert MVMoE_POMO(env, policy).policy is policy

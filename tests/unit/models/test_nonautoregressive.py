@@ -166,7 +166,7 @@ def _compare_pheromone(data, hidden, has_depot: bool, balanced: bool) -> None:
     )
 
 
-def test_foreign_weights_are_refused(tmp_path: Path):
+def test_foreign_weights_raise(tmp_path: Path):
     policy = DeepACOPolicy(embed_dim=8, num_layers_graph_encoder=2)
     with pytest.raises(FileFormatError, match="DeepACO or GFACS"):
         deepaco.load_original_weights({"a": torch.zeros(2)}, "tsp")
@@ -259,7 +259,7 @@ def test_ramps():
     assert ramp(0.0, 1.0, 1, 1) == 0.0
 
 
-def test_bad_settings_are_refused():
+def test_bad_settings_raise():
     env = get_env("tsp", generator_params={"num_loc": 8})
     td = env.reset(batch_size=2)
     with pytest.raises(ConfigError, match="1 to 7 candidate edges"):

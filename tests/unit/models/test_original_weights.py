@@ -340,7 +340,7 @@ CONTENTS = {
 
 @pytest.mark.parametrize("content", CONTENTS)
 def test_foreign_checkpoints(content, tmp_path):
-    """Any other `.pt` file is refused as such, not by an error from deep inside."""
+    """Any other `.pt` file raises an error that says so."""
     path = tmp_path / "foreign.pt"
     torch.save(CONTENTS[content], path)
     with pytest.raises(FileFormatError, match="original"):
@@ -399,7 +399,7 @@ class Bomb:
 
 @pytest.mark.parametrize("form", ["torch", "plain pickle", "npz object array"])
 def test_code_in_a_file_is_not_run(form, tmp_path):
-    """The file is refused before anything in it is executed."""
+    """The file raises an error before anything in it is executed."""
     trap = tmp_path / "executed"
     if form == "npz object array":
         path = tmp_path / "bomb.npz"

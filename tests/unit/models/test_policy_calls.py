@@ -202,7 +202,7 @@ def test_dynamic_embedding_of_zeros_is_none(grad):
     assert torch.equal(outs[0]["log_likelihood"], outs[1]["log_likelihood"])
 
 
-def test_dynamic_embedding_of_other_numbers_is_refused():
+def test_dynamic_embedding_of_other_numbers_raises():
     with pytest.raises(ConfigError, match=r"Wrong, got \(0, 1, 0\)"):
         make(TSPEnv, dynamic_embedding=Wrong())
 
@@ -219,7 +219,7 @@ def test_pomo_with_a_published_dynamic_embedding():
 
 @pytest.mark.parametrize("gradients", [False, True])
 @pytest.mark.parametrize(("made_for", "other"), [(TSPEnv, CVRPEnv), (CVRPEnv, TSPEnv)])
-def test_state_of_another_problem_is_refused(made_for, other, gradients: bool):
+def test_state_of_another_problem_raises(made_for, other, gradients: bool):
     """With the names of both, not with the first key that is not there."""
     _, policy, _ = make(made_for)
     env, _, td = make(other)
@@ -237,7 +237,7 @@ def test_missing_key_of_the_own_problem_stays_what_it_is():
         policy(td.exclude("first_node"), env)
 
 
-def test_a_state_that_was_written_into_is_refused_with_the_key():
+def test_a_state_that_was_written_into_raises_with_the_key():
     """The message names the key, both shapes and `env.reset`."""
     env, policy, td = make(CVRPEnv)
     instance = {"locs": torch.rand(len(td), 9, 2), "demand": torch.full((len(td), 8), 0.1)}

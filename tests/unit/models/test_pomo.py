@@ -239,7 +239,7 @@ def test_given_policy_is_used(env):
     assert POMO(env, policy).policy is policy
 
 
-def test_policy_arguments_beside_a_policy_are_refused(env):
+def test_policy_arguments_beside_a_policy_raise(env):
     """They could only be ignored."""
     with pytest.raises(ConfigError, match="policy_kwargs"):
         POMO(env, AttentionModelPolicy(env_name=env.name, **TINY), policy_kwargs=TINY)
@@ -251,7 +251,7 @@ def test_callers_arguments_are_not_changed(env):
     assert given == TINY
 
 
-def test_other_baselines_are_refused(env):
+def test_other_baselines_raise(env):
     with pytest.raises(ConfigError, match="'shared' for POMO, got 'rollout'"):
         make_model(env, baseline="rollout")
 
@@ -306,7 +306,7 @@ def test_rows_of_the_policy_are_repeats_of_the_batch(env):
     torch.testing.assert_close(out["reward"], env.get_reward(batchify(td, 4), out["actions"]))
 
 
-def test_numbers_that_make_no_sense_are_refused(env):
+def test_numbers_that_make_no_sense_raise(env):
     """No augmentation is 0 or 1; there is no solution without a start."""
     for settings in ({"num_augment": -1}, {"num_starts": 0}):
         with pytest.raises(ConfigError, match="no augmentation"):

@@ -117,7 +117,7 @@ def test_advantage_is_a_constant():
     assert advantage.grad is None
 
 
-def test_shapes_that_would_broadcast_are_refused():
+def test_shapes_that_would_broadcast_raise():
     with pytest.raises(ConfigError, match="same shape"):
         clipped_surrogate_loss(torch.ones(3), torch.ones(3, 1), 0.2)
     with pytest.raises(ConfigError, match="same shape"):
@@ -311,7 +311,7 @@ def test_entropy_estimate_agrees_with_the_entropy():
     assert float(estimate) == pytest.approx(float(entropy), rel=0.03)
 
 
-def test_several_solutions_per_instance_are_refused():
+def test_several_solutions_per_instance_raise():
     policy = AttentionModelPolicy(**TINY, train_decode_type="multistart_sampling")
     model = make_model(policy=policy)
     with pytest.raises(ConfigError, match="one solution per instance"):

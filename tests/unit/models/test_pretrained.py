@@ -281,7 +281,7 @@ def test_half_written_file_is_never_seen(policy, folder, monkeypatch):
     assert contents(folder) == before
 
 
-# ---------------------------------------------------------------- what is refused
+# ---------------------------------------------------------------- invalid files
 
 
 def test_unknown_class(folder):
@@ -302,7 +302,7 @@ def test_class_outside_the_library(name, folder):
     "name", ["load_original_weights", "AttentionModel", "AttentionModelDecoder"]
 )
 def test_public_names_that_are_no_policies(name, folder):
-    """Names of the library that cannot be loaded from a folder are refused, not called."""
+    """Names of the library that cannot be loaded from a folder raise, and are not called."""
     edit_config(folder, **{"class": name})
     with pytest.raises(RL4COError):
         load_pretrained(folder)
@@ -359,7 +359,7 @@ FOREIGN = {
 
 @pytest.mark.parametrize("kind", FOREIGN)
 def test_foreign_configurations(kind, folder):
-    """Any JSON that this library did not write is refused as a file format, whatever is missing."""
+    """Any JSON that this library did not write raises `FileFormatError`, whatever is missing."""
     (folder / CONFIG_FILE).write_text(FOREIGN[kind])
     for load in (load_pretrained, AttentionModelPolicy.from_pretrained):
         with pytest.raises(FileFormatError):
@@ -385,7 +385,7 @@ def test_truncated_weights(share, folder):
         load_pretrained(folder)
 
 
-def test_one_flipped_byte_is_refused(policy, folder):
+def test_one_flipped_byte_raises(policy, folder):
     """Anywhere in the weights, and wherever the configuration then says something else."""
     for name, step in ((WEIGHTS_FILE, 997), (CONFIG_FILE, 7)):
         path = folder / name
@@ -414,7 +414,7 @@ def test_one_flipped_byte_is_refused(policy, folder):
         {"embed_dim": 30_000, "num_heads": 1, "num_encoder_layers": 1000},
     ],
 )
-def test_absurd_sizes_are_refused_before_memory_is_taken(sizes, folder):
+def test_absurd_sizes_raise_before_memory_is_taken(sizes, folder):
     """A configuration cannot ask for more numbers than the weights have."""
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # KiB
     config = json.loads((folder / CONFIG_FILE).read_text())
@@ -436,8 +436,8 @@ def test_weights_that_do_not_fit(policy, folder):
         save_file(changed, folder / WEIGHTS_FILE)
         with pytest.raises(FileFormatError, match=name):
             load_pretrained(folder)
-    save_file({**weights, "stranger": torch.zeros(1)}, folder / WEIGHTS_FILE)
-    with pytest.raises(FileFormatError, match="stranger"):
+    save_file({**weights, "unexpected": torch.zeros(1)}, folder / WEIGHTS_FILE)
+    with pytest.raises(FileFormatError, match="unexpected"):
         load_pretrained(folder)
 
 

@@ -237,7 +237,7 @@ def test_the_order_of_the_nodes_matters(env, policy):
 # ---------------------------------------------------------------- refusals
 
 
-def test_partial_solutions_are_refused(env, policy):
+def test_partial_solutions_raise(env, policy):
     """The LSTM's memory of the steps behind a state is not in the state."""
     td = env.reset(batch_size=2)
     td = env.step(td.update({"action": torch.tensor([1, 2])}))["next"]
@@ -245,7 +245,7 @@ def test_partial_solutions_are_refused(env, policy):
         policy(td, env, calc_reward=False)
 
 
-def test_actions_that_are_no_nodes_are_refused(env):
+def test_actions_that_are_no_nodes_raise(env):
     class Pair(nn.Module):
         def forward(self, state):
             return state["locs"].new_ones(len(state["locs"]), 2, 8)

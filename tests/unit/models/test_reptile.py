@@ -237,7 +237,7 @@ def test_bad_arguments(options, error, words):
         reptile(**options)
 
 
-def test_unsuitable_data_is_refused_before_training(tmp_path):
+def test_unsuitable_data_raises_before_training(tmp_path):
     model = AttentionModel(ATSPEnv(generator_params={"num_loc": 5}), policy_kwargs=TINY,
                            baseline="mean", **SIZES)  # fmt: skip
     with pytest.raises(UnsupportedError, match="loc_distribution"):

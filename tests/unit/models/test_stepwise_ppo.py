@@ -78,7 +78,7 @@ def test_transitions_are_the_steps_of_the_environment():
     for t in range(NODES):
         for key in ("locs", "action_mask", "current_node", "first_node", "i", "done"):
             assert torch.equal(steps[key][t], state[key]), key
-        log_probs, value = model.policy.judge(state)
+        log_probs, value = model.policy.evaluate_state(state)
         chosen = log_probs.gather(-1, steps["action"][t].unsqueeze(-1)).squeeze(-1)
         torch.testing.assert_close(steps["logprobs"][t], chosen)
         # gamma = 0: the target is the step's own reward, minus the length that it adds.
@@ -127,7 +127,7 @@ class Lottery(DenseRewardTSPEnv):
         return {}
 
 
-def test_finished_instances_leave_nothing_behind():
+def test_finished_instances_add_no_loss():
     """Steps in which an instance waits for others are not learned from."""
     env = Lottery(generator_params={"num_loc": NODES})
     model = make_model(env=env)
@@ -156,7 +156,7 @@ def test_reward_scale():
 
 
 @pytest.mark.parametrize("torchrl_mode", [False, True])
-def test_an_environment_without_dense_rewards_is_refused(torchrl_mode):
+def test_an_environment_without_dense_rewards_raises(torchrl_mode):
     env = TSPEnv(generator_params={"num_loc": NODES}, _torchrl_mode=torchrl_mode)
     model = make_model(env=env)
     with pytest.raises(UnsupportedError, match="reward at every step, got tsp"):
@@ -266,7 +266,7 @@ def test_loss_is_the_sum_of_its_parts(normalize):
         advantage = (advantage - advantage.mean()) / advantage.std(correction=0)
     gain = square = entropy = 0.0
     for row in range(len(td)):
-        log_probs, value = model.policy.judge(td[row : row + 1])
+        log_probs, value = model.policy.evaluate_state(td[row : row + 1])
         r = float((log_probs[0, td["action"][row]] - td["logprobs"][row]).exp())
         a = float(advantage[row])
         gain += min(r * a, min(max(r, 0.9), 1.1) * a)
@@ -416,7 +416,7 @@ def attention_model(**options: Any) -> AttentionModelPolicy:
     return AttentionModelPolicy(**{"env_name": "tsp_dense", **small, **options})
 
 
-def test_constructive_policy_judges_steps_as_it_decodes_them():
+def test_constructive_policy_evaluates_steps_as_it_decodes_them():
     """Log-probabilities of single steps add up to that of the solution in the decode loop."""
     model = make_model(policy=attention_model())
     batch = model.env.generator(3)
@@ -434,7 +434,7 @@ def test_constructive_policy_judges_steps_as_it_decodes_them():
     assert torch.equal(acted["action"], greedy[:, 0])
 
 
-def test_policies_whose_steps_do_not_stand_alone_are_refused():
+def test_policies_whose_steps_depend_on_each_other_raise():
     """A memory of earlier actions, or embeddings that are not one per action."""
     with pytest.raises(UnsupportedError, match=r"without memory.*PointerNetworkPolicy"):
         make_model(policy=PointerNetworkPolicy(env_name="tsp", embed_dim=16, hidden_dim=16))

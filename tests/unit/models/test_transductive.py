@@ -272,7 +272,7 @@ def test_a_finished_search_is_read(method, tsp, tmp_path):
     assert longer.iterations.tolist() == [6, 6]
 
 
-def test_files_of_other_searches_are_refused(tsp, tmp_path):
+def test_files_of_other_searches_raise(tsp, tmp_path):
     path = tmp_path / "search.pt"
     make(EASLay, tsp, save_path=path).search()
     others = {

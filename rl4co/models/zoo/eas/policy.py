@@ -46,13 +46,13 @@ class AdaptedPolicy(ConstructivePolicy):
         settings: Mapping[str, Any],
     ) -> DecodingStrategy:
         """Sampling that imitates, where `instances` (and `incumbent`) say so."""
-        own = {key: settings[key] for key in ("instances", "incumbent") if key in settings}
-        others = {key: value for key, value in settings.items() if key not in own}
-        plain = super().resolve_strategy(phase, decode_type, actions, batch, others)
-        if not own:
+        search = {key: settings[key] for key in ("instances", "incumbent") if key in settings}
+        options = {key: value for key, value in settings.items() if key not in search}
+        plain = super().resolve_strategy(phase, decode_type, actions, batch, options)
+        if not search:
             return plain
         return ImitatingSampling(
-            **_fields(plain), batch=own["instances"], incumbent=own.get("incumbent")
+            **_fields(plain), batch=search["instances"], incumbent=search.get("incumbent")
         )
 
 

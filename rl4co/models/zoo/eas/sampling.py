@@ -1,4 +1,4 @@
-"""Sampling of a search: random numbers of its own, and a solution to imitate."""
+"""Sampling of a search: separate random numbers, and a solution to imitate."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from rl4co.decoding.strategies import Sampling
 
 @dataclasses.dataclass(frozen=True)
 class ImitatingSampling(Sampling):
-    """Sampling in which the last solution of each row is given.
+    """Sampling in which the last solution of each row is the incumbent.
 
     All instances meet the same random numbers: what is drawn for one of them does not depend on
     the others in its batch.
 
     Args:
         batch: Instances B of the rows `[R]`, R = K · B.
-        incumbent: Actions `[R, T]` of the last solution, -1 behind their ends; None: it is sampled
+        incumbent: Actions `[R, T]` of the last solution, -1 after their ends; None: it is sampled
             like the others.
     """
 
@@ -42,6 +42,6 @@ class ImitatingSampling(Sampling):
         # A finished solution waits for its batch mates with an action that changes nothing.
         last = logits[:, -1].argmax(-1)  # [R]
         if step < self.incumbent.shape[-1]:
-            given = self.incumbent[:, step]
-            last = torch.where(given < 0, last, given)
+            incumbent_action = self.incumbent[:, step]
+            last = torch.where(incumbent_action < 0, last, incumbent_action)
         return torch.cat([action[:, :-1], last.unsqueeze(-1)], -1)

@@ -134,15 +134,15 @@ def _by_function(function: TourFunction) -> TourSolver:
                 break
             rows = [row for row, points in enumerate(tours) if len(points) == size]
             points = torch.from_numpy(np.stack([tours[row] for row in rows])).float()  # [P, n, 2]
-            found = torch.as_tensor(function(points)).cpu()
-            if found.shape != points.shape[:2] or not bool(
-                (found.sort(-1).values == torch.arange(size)).all()
+            permutations = torch.as_tensor(function(points)).cpu()
+            if permutations.shape != points.shape[:2] or not bool(
+                (permutations.sort(-1).values == torch.arange(size)).all()
             ):
                 raise ConfigError(
                     f"expected orders of {size} nodes for each of {len(rows)} tours from "
-                    f"subprob_solver, got {list(found.shape)}; return a permutation for each"
+                    f"subprob_solver, got {list(permutations.shape)}; return a permutation for each"
                 )
-            for row, order in zip(rows, found.numpy(), strict=True):
+            for row, order in zip(rows, permutations.numpy(), strict=True):
                 orders[row] = order
         return orders
 

@@ -14,7 +14,7 @@ import torch
 from tensordict import TensorDictBase
 from torch import Tensor
 
-from rl4co.core.errors import ConfigError
+from rl4co.core.checks import check_at_least
 from rl4co.models.policies.nonautoregressive import NARGNNPolicy
 from rl4co.models.zoo.glop.adapter import CVRPAdapter, TourFunction, TSPAdapter, make_tour_solver
 from rl4co.models.zoo.glop.revision import Reviser
@@ -48,8 +48,7 @@ class GLOPPolicy(NARGNNPolicy):
         subprob_solver: str | TourFunction = "insertion",
         **kwargs: Any,
     ) -> None:
-        if n_samples < 1:
-            raise ConfigError(f"expected n_samples of at least 1, got {n_samples}")
+        check_at_least(1, n_samples=n_samples)
         super().__init__(
             env_name=env_name,
             embed_dim=embed_dim,

@@ -200,8 +200,8 @@ def _revise_once(
     first = 0
     for number, (nodes, _) in enumerate(cut):
         if len(nodes):
-            found = paths[first : first + len(nodes)].numpy()
-            orders[number][: nodes.size] = np.take_along_axis(nodes, found, 1).reshape(-1)
+            order = paths[first : first + len(nodes)].numpy()
+            orders[number][: nodes.size] = np.take_along_axis(nodes, order, 1).reshape(-1)
             first += len(nodes)
 
 

@@ -17,6 +17,7 @@ import torch
 from tensordict import TensorDict, TensorDictBase
 from torch import Tensor
 
+from rl4co.core.checks import check_at_least
 from rl4co.core.errors import ConfigError
 from rl4co.core.modes import evaluating
 from rl4co.core.rng import derive_generator
@@ -73,8 +74,7 @@ def glop(
     Returns:
         Actions `[B, T]`.
     """
-    if n_samples < 1:
-        raise ConfigError(f"expected n_samples of at least 1, got {n_samples}")
+    check_at_least(1, n_samples=n_samples)
     if isinstance(policy, str | Path):
         policy = load_pretrained(policy)
     check_revisers(revisers)
@@ -113,8 +113,10 @@ def glop(
     jobs = list(enumerate(instances))
     with evaluating(*networks):
         partitions = None if policy is None else _learned_partitions(policy, td, n_samples, seed)
-        found = map_in_threads(solve, jobs, num_procs, description=description, progress=progress)
-    return as_actions(found, td)
+        solutions = map_in_threads(
+            solve, jobs, num_procs, description=description, progress=progress
+        )
+    return as_actions(solutions, td)
 
 
 def _solve_once(
@@ -122,14 +124,14 @@ def _solve_once(
     solver: TourSolver,
     rng: np.random.Generator,
     start: np.ndarray | None,
-    turn: float,
+    shift: float,
     budget: Budget,
 ) -> np.ndarray:
-    """One partition, or one insertion tour, with its tours solved; `turn` shifts the sweep."""
+    """One partition, or one insertion tour, with its tours solved; `shift` rotates the sweep."""
     if geometry.demand is None:
         return TSPAdapter(geometry.points).solve(insert_randomly(geometry, rng), solver, budget)
     if start is None:
-        first = int(turn * (len(geometry.points) - 1))
+        first = int(shift * (len(geometry.points) - 1))
         start = join_routes(
             sweep_partition(geometry.points, geometry.demand, geometry.limit, first)
         )

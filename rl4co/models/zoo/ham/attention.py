@@ -65,8 +65,8 @@ class HeterogeneousAttention(nn.Module):
             )
         q, k, v = self._split(self.Wqkv(x))  # [B, H, N, d] each
         pickups, deliveries = x[:, num_depots:].chunk(2, 1)  # [B, C / 2, D] each
-        asked = torch.cat([self.ask_as_pickup(pickups), self.ask_as_delivery(deliveries)], 1)
-        to_partner, *to_roles = self._split(asked)  # [B, H, C, d] each
+        role_queries = torch.cat([self.ask_as_pickup(pickups), self.ask_as_delivery(deliveries)], 1)
+        to_partner, *to_roles = self._split(role_queries)  # [B, H, C, d] each
         q, to_partner = q / math.sqrt(q.shape[-1]), to_partner / math.sqrt(q.shape[-1])
 
         k_customers, v_customers = k[:, :, num_depots:], v[:, :, num_depots:]  # [B, H, C, d]

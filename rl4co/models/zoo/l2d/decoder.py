@@ -99,9 +99,9 @@ class L2DDecoder(AutoregressiveDecoder):
             return logits
         # [B, Q, ...] -> [B * Q, ...]
         flat = {key: state[key].flatten(0, 1) for key in _STATE_KEYS if key in state}
-        return self.judge(flat)[0].view(state["action_mask"].shape)
+        return self.score(flat)[0].view(state["action_mask"].shape)
 
-    def judge(self, state: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
+    def score(self, state: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
         """Logits `[B, A]` of states with batch `[B]`, and their pooled embeddings."""
         assert self.feature_extractor is not None
         state = trim_padding(state)

@@ -12,11 +12,12 @@ import torch
 from tensordict import TensorDictBase
 from torch import Tensor, nn
 
+from rl4co.core.checks import check_positive
 from rl4co.core.errors import ConfigError
 from rl4co.decoding.logits import process_logits
 from rl4co.decoding.strategies import DecodeType
 from rl4co.envs.base import RL4COEnvBase
-from rl4co.models.policies.acting import ActsByJudging
+from rl4co.models.policies.acting import StepwiseActor
 from rl4co.models.policies.autoregressive import AutoregressivePolicy
 from rl4co.models.policies.precision import match_precision
 from rl4co.models.zoo.l2d.actors import make_actor
@@ -79,8 +80,7 @@ class L2DPolicy(AutoregressivePolicy):
         replay_chunk: int | None = None,
         check_nan: bool = True,
     ) -> None:
-        if scaling_factor is not None and not scaling_factor > 0:
-            raise ConfigError(f"expected a positive scaling_factor or None, got {scaling_factor}")
+        check_positive(scaling_factor=scaling_factor)
         if stepwise_encoding and isinstance(decoder, nn.Module):
             _check_extractor(decoder, encoder)
         if encoder is None:
@@ -146,7 +146,7 @@ class L2DAttnPolicy(L2DPolicy):
         )
 
 
-class L2DPolicy4PPO(ActsByJudging, L2DPolicy):
+class L2DPolicy4PPO(StepwiseActor, L2DPolicy):
     """A policy that encodes each state anew and estimates its value, for stepwise PPO.
 
     Args:
@@ -191,11 +191,11 @@ class L2DPolicy4PPO(ActsByJudging, L2DPolicy):
             nn.Linear(embed_dim, 1),
         )
 
-    def judge(self, td: TensorDictBase) -> tuple[Tensor, Tensor]:
+    def evaluate_state(self, td: TensorDictBase) -> tuple[Tensor, Tensor]:
         """Log-probabilities `[B, A]` of all actions, and values `[B]` of states."""
         state = dict(match_precision(td, self).items())
         assert isinstance(self.decoder, L2DDecoder)
-        logits, pooled = self.decoder.judge(state)
+        logits, pooled = self.decoder.score(state)
         log_probs = process_logits(
             logits,
             state["action_mask"],
@@ -213,7 +213,7 @@ class L2DPolicy4PPO(ActsByJudging, L2DPolicy):
 
         Args:
             td: State after `env.reset`, batch `[B]`.
-            env: Environment, its name, or None for the policy's own.
+            env: Environment, its name, or None for the policy's default.
             options: Further arguments of :meth:`forward`.
         """
         return self(td, env, **options)
@@ -239,7 +239,7 @@ class L2DPolicy4PPO(ActsByJudging, L2DPolicy):
         env: RL4COEnvBase | str | None = None,
         **options: Any,
     ) -> tuple[Tensor, Tensor, Tensor] | dict[str, Any]:
-        """Judges `td["action"]` in single states, or whole solutions if `actions` are given.
+        """Evaluates `td["action"]` in single states, or complete solutions `actions`.
 
         Args:
             td: States `[B]` with `action`; for solutions, states after reset.
@@ -253,11 +253,11 @@ class L2DPolicy4PPO(ActsByJudging, L2DPolicy):
         """
         if actions is not None:
             return super().evaluate(td, actions, env, **options)
-        return self.judge_action(td)
+        return self.evaluate_action(td)
 
 
 def _check_extractor(decoder: nn.Module, encoder: nn.Module | str | None) -> None:
-    """Refuses a decoder that cannot encode states, and an encoder that nothing would call."""
+    """Raises for a decoder that cannot encode states, and an encoder that nothing would call."""
     extractor = getattr(decoder, "feature_extractor", None)
     if extractor is None:
         raise ConfigError(

@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from tensordict import TensorDictBase
 from torch import Tensor, nn
 
+from rl4co.core.checks import check_at_least
 from rl4co.core.errors import ConfigError, UnsupportedError
 from rl4co.core.ops import gather_points
 from rl4co.decoding.strategies import DecodeType
@@ -171,10 +172,10 @@ class MultiStageDecoder(AutoregressiveDecoder):
         """Logits `[B, Q, J + 1]`."""
         mask, stage = state["action_mask"], state["stage_idx"]
         query = gather_points(cache.query, state["machine_idx"])  # [B, Q, D]
-        own = F.one_hot(stage, len(self.stages)).bool().unsqueeze(-1)  # [B, Q, stages, 1]
-        inner = (own & mask.unsqueeze(-2)).flatten(2)  # [B, Q, N]
+        in_stage = F.one_hot(stage, len(self.stages)).bool().unsqueeze(-1)  # [B, Q, stages, 1]
+        inner = (in_stage & mask.unsqueeze(-2)).flatten(2)  # [B, Q, N]
         pointers = self._pointers()
-        # The glimpse has no weights of its own, so any stage's will do.
+        # The glimpse has no weights, so any stage's pointer serves.
         heads = pointers[0].glimpse(query, cache.glimpse_key, cache.glimpse_value, inner)
         keys = zip(pointers, cache.logit_keys, cache.folded_keys, strict=True)
         logits = [pointer.point(heads, key, folded) for pointer, key, folded in keys]
@@ -232,8 +233,7 @@ class MultiStageFFSPPolicy(AutoregressivePolicy):
         check_nan: bool = True,
         out_bias_pointer_attn: bool = False,
     ) -> None:
-        if stage_cnt < 1:
-            raise ConfigError(f"expected at least one stage, got stage_cnt = {stage_cnt}")
+        check_at_least(1, stage_cnt=stage_cnt)
         stages = [
             MatNetEncoder(
                 embed_dim=embed_dim,

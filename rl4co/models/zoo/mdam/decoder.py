@@ -15,7 +15,7 @@ import torch
 
 from torch import Tensor, nn
 
-from rl4co.core.errors import ConfigError
+from rl4co.core.checks import check_at_least
 from rl4co.models.policies.autoregressive import AutoregressiveDecoder
 from rl4co.models.zoo.am import AttentionModelDecoder, DecoderCache
 from rl4co.models.zoo.mdam.encoder import MDAMHidden
@@ -61,11 +61,7 @@ class MDAMDecoder(AutoregressiveDecoder):
 
     def __init__(self, num_paths: int = 5, eg_step_gap: int | None = 200, **kwargs: Any) -> None:
         super().__init__()
-        if num_paths < 1 or (eg_step_gap is not None and eg_step_gap < 1):
-            raise ConfigError(
-                f"expected num_paths and eg_step_gap of at least 1, got {num_paths} and "
-                f"{eg_step_gap}"
-            )
+        check_at_least(1, num_paths=num_paths, eg_step_gap=eg_step_gap)
         self.num_paths, self.eg_step_gap = num_paths, eg_step_gap
         self.paths = nn.ModuleList(AttentionModelDecoder(**kwargs) for _ in range(num_paths))
         #: Whether solutions may be long enough for an embedding glimpse; set by the policy.
@@ -117,10 +113,10 @@ class MDAMDecoder(AutoregressiveDecoder):
         return list(zip(states, cache.paths, strict=True))
 
     def _read(self, state: Mapping[str, Tensor]) -> list[str]:
-        """Keys of a state that a path reads; all, if it does not say."""
+        """Keys of a state that a path reads; all, if it has no `replay_keys`."""
         keys = self.first.replay_keys
-        wanted = state if keys is None else dict.fromkeys((*keys, "action_mask"))
-        return [key for key in wanted if key in state and key != VISIBLE]
+        read = state if keys is None else dict.fromkeys((*keys, "action_mask"))
+        return [key for key in read if key in state and key != VISIBLE]
 
     # ---------------------------------------------------------------- embedding glimpse
 

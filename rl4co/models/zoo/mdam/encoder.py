@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import Tensor
 
-from rl4co.core.errors import ConfigError
+from rl4co.core.checks import check_at_least
 from rl4co.models.nn.transformer import GraphAttentionNetwork
 from rl4co.models.zoo.am import AttentionModelEncoder
 
@@ -53,8 +53,7 @@ class MDAMEncoder(AttentionModelEncoder):
     """
 
     def __init__(self, embed_dim: int = 128, num_layers: int = 3, **kwargs: Any) -> None:
-        if num_layers < 1:
-            raise ConfigError(f"expected at least one encoder layer, got {num_layers}")
+        check_at_least(1, num_layers=num_layers)
         super().__init__(embed_dim, num_layers=num_layers, **kwargs)
 
     def encode(self, td: Mapping[str, Tensor]) -> tuple[MDAMHidden, Tensor]:

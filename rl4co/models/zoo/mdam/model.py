@@ -8,7 +8,7 @@ from typing import Any
 from tensordict import TensorDictBase
 from torch import Tensor, nn
 
-from rl4co.core.errors import ConfigError
+from rl4co.core.checks import check_at_least
 from rl4co.core.registry import MODELS
 from rl4co.envs.base import RL4COEnvBase
 from rl4co.models.rl.baselines import REINFORCEBaseline
@@ -48,8 +48,7 @@ class MDAM(REINFORCE):
         kl_weight: float = 0.01,
         **kwargs: Any,
     ) -> None:
-        if kl_weight < 0:
-            raise ConfigError(f"expected kl_weight of at least 0, got {kl_weight}")
+        check_at_least(0, kl_weight=kl_weight)
         policy = self.default_policy(MDAMPolicy, env, policy, policy_kwargs)
         super().__init__(env, policy, baseline, baseline_kwargs, **kwargs)
         self.kl_weight = kl_weight

@@ -11,7 +11,8 @@ import torch
 
 from torch import Tensor, nn
 
-from rl4co.core.errors import ConfigError, UnsupportedError
+from rl4co.core.checks import check_at_least
+from rl4co.core.errors import UnsupportedError
 from rl4co.models.embeddings import LinearDynamicEmbedding
 from rl4co.models.zoo.am import AttentionModelDecoder, DecoderCache
 
@@ -46,10 +47,7 @@ class PolyNetDecoder(AttentionModelDecoder):
         self, k: int = 128, embed_dim: int = 128, poly_layer_dim: int = 256, **kwargs: Any
     ) -> None:
         super().__init__(embed_dim, **kwargs)
-        if k < 1 or poly_layer_dim < 1:
-            raise ConfigError(
-                f"expected k and poly_layer_dim of at least 1, got {k} and {poly_layer_dim}"
-            )
+        check_at_least(1, k=k, poly_layer_dim=poly_layer_dim)
         dynamic = self.dynamic_embedding
         if dynamic is not None and not isinstance(dynamic, LinearDynamicEmbedding):
             raise UnsupportedError(

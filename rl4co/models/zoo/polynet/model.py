@@ -14,6 +14,7 @@ import torch
 from tensordict import TensorDictBase
 from torch import Tensor, nn
 
+from rl4co.core.checks import check_at_least
 from rl4co.core.errors import ConfigError, UnsupportedError
 from rl4co.core.ops import gather_by_index, unbatchify
 from rl4co.core.registry import MODELS
@@ -85,11 +86,7 @@ class PolyNet(REINFORCE):
     ) -> None:
         if baseline != "shared":
             raise ConfigError(f"expected baseline 'shared' for PolyNet, got {baseline!r}")
-        if min(k, val_num_solutions, 1 if num_augment is None else num_augment) < 1:
-            raise ConfigError(
-                "expected k, val_num_solutions and num_augment of at least 1, got "
-                f"{k}, {val_num_solutions} and {num_augment}"
-            )
+        check_at_least(1, k=k, val_num_solutions=val_num_solutions, num_augment=num_augment)
         settings: dict[str, Any] = {"k": k, "encoder_type": encoder_type, **(policy_kwargs or {})}
         if base_model_checkpoint_path is not None:
             if policy is not None:
@@ -125,13 +122,13 @@ class PolyNet(REINFORCE):
         encoder: nn.Module = self.policy.get_submodule("encoder")
         hidden, _ = encoder(match_precision(td, self.policy))
         with torch.no_grad():
-            found = self.policy(
+            solutions = self.policy(
                 td, self.env, phase="train", num_samples=self.k, hidden=hidden, rng=rng
             )
-        reward = unbatchify(found["reward"], self.k)  # [B, K]
+        reward = unbatchify(solutions["reward"], self.k)  # [B, K]
         advantage, best = best_of_advantage(reward)  # [B], [B]
-        actions = gather_by_index(unbatchify(found["actions"], self.k), best)  # [B, T]
-        chosen = self.policy(
+        actions = gather_by_index(unbatchify(solutions["actions"], self.k), best)  # [B, T]
+        best_solution = self.policy(
             td.copy().update({STRATEGY: best}),
             self.env,
             phase="train",
@@ -139,7 +136,7 @@ class PolyNet(REINFORCE):
             calc_reward=False,
             hidden=hidden,
         )
-        loss = reinforce_loss(self.advantage_scaler(advantage), chosen["log_likelihood"])
+        loss = reinforce_loss(self.advantage_scaler(advantage), best_solution["log_likelihood"])
         return {
             "loss": loss,
             "reward": reward,

@@ -145,9 +145,11 @@ class PolyNetPolicy(AttentionModelPolicy):
             )
         assert isinstance(base, AttentionModelPolicy)
         parameters = inspect.signature(AttentionModelPolicy.__init__).parameters
-        known = {name: each.default for name, each in parameters.items() if name not in _OWN}
-        given = {name: value for name, value in base._init_arguments.items() if name in known}
-        policy = cls(**{**known, **given, **settings})
+        defaults = {
+            name: each.default for name, each in parameters.items() if name not in _REPLACED
+        }
+        recorded = {name: value for name, value in base._init_arguments.items() if name in defaults}
+        policy = cls(**{**defaults, **recorded, **settings})
         policy._take_weights(base)
         assert isinstance(policy.decoder, PolyNetDecoder)
         policy.decoder.zero_strategies_()
@@ -177,4 +179,11 @@ class PolyNetPolicy(AttentionModelPolicy):
 
 
 #: Arguments that PolyNet's policy does not take over from its base.
-_OWN = ("self", "encoder", "decoder", "train_decode_type", "val_decode_type", "test_decode_type")
+_REPLACED = (
+    "self",
+    "encoder",
+    "decoder",
+    "train_decode_type",
+    "val_decode_type",
+    "test_decode_type",
+)

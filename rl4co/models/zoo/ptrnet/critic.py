@@ -9,7 +9,7 @@ import torch
 from tensordict import TensorDictBase
 from torch import Tensor, nn
 
-from rl4co.core.errors import ConfigError
+from rl4co.core.checks import check_at_least
 from rl4co.models.nn.additive_attention import AdditiveAttention
 from rl4co.models.policies.precision import match_precision
 from rl4co.models.rl.critic import CriticNetwork
@@ -40,8 +40,7 @@ class PointerNetworkCritic(CriticNetwork):
         num_process_steps: int = 3,
     ) -> None:
         super().__init__(encoder, embed_dim=embed_dim, hidden_dim=hidden_dim or embed_dim)
-        if num_process_steps < 0:
-            raise ConfigError(f"expected num_process_steps of at least 0, got {num_process_steps}")
+        check_at_least(0, num_process_steps=num_process_steps)
         self.num_process_steps = num_process_steps
         self.process = AdditiveAttention(embed_dim)
 

@@ -15,7 +15,8 @@ import torch
 
 from torch import Tensor, nn
 
-from rl4co.core.errors import ConfigError, UnsupportedError
+from rl4co.core.checks import check_at_least
+from rl4co.core.errors import UnsupportedError
 from rl4co.core.ops import gather_points
 from rl4co.models.nn.additive_attention import AdditiveAttention, AdditiveKeys
 from rl4co.models.policies.autoregressive import AutoregressiveDecoder
@@ -73,8 +74,7 @@ class PointerNetworkDecoder(AutoregressiveDecoder):
         mask_inner: bool = True,
     ) -> None:
         super().__init__()
-        if num_glimpses < 0:
-            raise ConfigError(f"expected num_glimpses of at least 0, got {num_glimpses}")
+        check_at_least(0, num_glimpses=num_glimpses)
         self.num_glimpses, self.mask_inner = num_glimpses, mask_inner
         self.lstm = nn.LSTM(embed_dim, hidden_dim, batch_first=True)
         self.glimpse = AdditiveAttention(hidden_dim) if num_glimpses else None
@@ -130,8 +130,8 @@ class PointerNetworkDecoder(AutoregressiveDecoder):
 
     def update_memory(self, state: Mapping[str, Tensor], cache: PointerCache) -> dict[str, Tensor]:
         """State of the LSTM after reading the last action's node."""
-        chosen = gather_points(cache.inputs, state["action"])  # [B, S, D]
-        rows = (value.flatten(0, 1) for value in (chosen, state[HIDDEN], state[CELL]))
+        inputs = gather_points(cache.inputs, state["action"])  # [B, S, D]
+        rows = (value.flatten(0, 1) for value in (inputs, state[HIDDEN], state[CELL]))
         hidden, cell = self._lstm_step(*rows)  # [B * S, H]
         shape = state[HIDDEN].shape
         return {HIDDEN: hidden.view(shape), CELL: cell.view(shape)}
@@ -145,8 +145,8 @@ class PointerNetworkDecoder(AutoregressiveDecoder):
         if num_steps == 1:
             return {HIDDEN: first}
         read = actions[..., :-1].flatten(1)  # [B, S * (T - 1)]
-        chosen = gather_points(cache.inputs, read)  # [B, S * (T - 1), D]
-        sequences = chosen.view(batch * num_starts, num_steps - 1, -1)  # [B * S, T - 1, D]
+        inputs = gather_points(cache.inputs, read)  # [B, S * (T - 1), D]
+        sequences = inputs.view(batch * num_starts, num_steps - 1, -1)  # [B * S, T - 1, D]
         states = tuple(state[key].flatten(0, 1).unsqueeze(0) for key in (HIDDEN, CELL))
         hidden, _ = self.lstm(sequences, states)  # [B * S, T - 1, H]
         later = hidden.view(batch, num_starts, num_steps - 1, -1)

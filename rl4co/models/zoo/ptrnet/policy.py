@@ -11,7 +11,7 @@ from typing import Any
 
 from torch import nn
 
-from rl4co.core.errors import ConfigError
+from rl4co.core.checks import check_at_least
 from rl4co.decoding.strategies import DecodeType
 from rl4co.models.policies.autoregressive import AutoregressivePolicy
 from rl4co.models.zoo.ptrnet.critic import PointerNetworkCritic
@@ -59,11 +59,12 @@ class PointerNetworkPolicy(AutoregressivePolicy):
         check_nan: bool = True,
     ) -> None:
         hidden_dim = embed_dim if hidden_dim is None else hidden_dim
-        if min(embed_dim, hidden_dim, num_encoder_layers) < 1:
-            raise ConfigError(
-                "expected embed_dim, hidden_dim and num_encoder_layers of at least 1, got "
-                f"{embed_dim}, {hidden_dim} and {num_encoder_layers}"
-            )
+        check_at_least(
+            1,
+            embed_dim=embed_dim,
+            hidden_dim=hidden_dim,
+            num_encoder_layers=num_encoder_layers,
+        )
         super().__init__(
             encoder=PointerNetworkEncoder(
                 embed_dim, hidden_dim, env_name, init_embedding, num_encoder_layers

@@ -11,6 +11,7 @@ from typing import Any
 from tensordict import TensorDictBase
 from torch import Tensor, nn
 
+from rl4co.core.checks import check_at_least
 from rl4co.core.errors import ConfigError, UnsupportedError
 from rl4co.core.ops import unbatchify
 from rl4co.core.registry import ENVS, MODELS
@@ -78,11 +79,8 @@ class SymNCO(REINFORCE):
             raise ConfigError(
                 f"expected baseline 'symnco' for SymNCO, got {baseline!r}; use REINFORCE for others"
             )
-        if num_augment < 1 or (num_starts is not None and num_starts < 0):
-            raise ConfigError(
-                f"expected num_augment >= 1 and num_starts >= 0 (or None), got {num_augment} and "
-                f"{num_starts}"
-            )
+        check_at_least(1, num_augment=num_augment)
+        check_at_least(0, num_starts=num_starts)
         if num_augment == 1 and num_starts in (0, 1):
             raise ConfigError(
                 f"expected several copies or starts per instance to compare, got num_augment=1 "
