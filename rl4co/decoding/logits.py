@@ -126,9 +126,7 @@ def sample_weights(
     """One index per row, as likely as its weight (not negative): `[*B, N]` → `[*B]`."""
     cumulative = weights.cumsum(-1, dtype=torch.promote_types(weights.dtype, torch.float32))
     if uniform is None:
-        uniform = torch.rand(
-            *weights.shape[:-1], 1, generator=rng, device=weights.device, dtype=cumulative.dtype
-        )
+        uniform = torch.empty_like(cumulative[..., :1]).uniform_(generator=rng)
     # Strictly below the total even after rounding, so that the last, possibly forbidden, entries
     # are never reached; entries of weight zero have no interval of their own.
     threshold = uniform * (cumulative[..., -1:] * (1.0 - 2.0**-20))

@@ -9,6 +9,7 @@ import torch
 
 from tensordict import TensorDict
 
+from rl4co import kernels
 from rl4co.core.errors import InvalidActionError
 from rl4co.core.ops import step_entropy
 from rl4co.decoding.rollout import (
@@ -290,6 +291,20 @@ def test_the_loop_looks_at_done_as_rarely_as_possible(monkeypatch):
     looks.clear()
     decode(env, solutions_of(td, 1), avoid_depot, Greedy(), num_steps=5)
     assert not looks
+
+
+def test_rare_looks_at_done_change_nothing(make_env, make_policy):
+    """As on a GPU: steps after the end of all solutions are taken, and dropped."""
+    env, policy = make_env("cvrp", 20), make_policy("cvrp")
+    td = env.reset(batch_size=4)
+    for seed in range(3):
+        with torch.no_grad():
+            every = policy(td, env, decode_type="sampling", rng=torch.Generator().manual_seed(seed))
+            with kernels.disabled():
+                rng = torch.Generator().manual_seed(seed)
+                rare = policy(td, env, decode_type="sampling", rng=rng)
+        assert torch.equal(every["actions"], rare["actions"])
+        torch.testing.assert_close(every["log_likelihood"], rare["log_likelihood"])
 
 
 class DeadEnd(CVRPEnv):

@@ -249,3 +249,26 @@ def test_a_state_that_was_written_into_raises_with_the_key():
     td["action_mask"] = torch.ones(len(td), 9, dtype=torch.bool)
     with pytest.raises(ConfigError, match=r"'available' of shape \[9\] .* got \[6\]; .* env.reset"):
         policy(td, env, decode_type="greedy")
+
+
+# ---------------------------------------------------------------- compilation
+
+
+def test_compiled_policies_decode_and_train():
+    """One compiled policy: greedy, several samples, multi-start and a training step in turn."""
+    env = TSPEnv(generator_params={"num_loc": 4}, seed=3)
+    policy, td = AttentionModelPolicy(env_name="tsp", **TINY), env.reset(batch_size=2)
+    torch.compiler.reset()
+    compiled = torch.compile(policy, backend="eager")
+    for settings in (
+        {"decode_type": "greedy"},
+        {"decode_type": "sampling", "num_samples": 2},
+        {"decode_type": "multistart_greedy"},
+    ):
+        with torch.no_grad():
+            out = compiled(td, env, phase="test", **settings)
+            rows = batchify(td, len(out["actions"]) // len(td))
+        torch.testing.assert_close(out["reward"], env.get_reward(rows, out["actions"]))
+    out = compiled(td, env, phase="train", decode_type="multistart_sampling")
+    out["log_likelihood"].sum().backward()
+    assert all(bool(weight.grad.isfinite().all()) for weight in policy.decoder.parameters())
