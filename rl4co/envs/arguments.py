@@ -19,16 +19,18 @@ from rl4co.envs.hooks import State
 from rl4co.envs.instances import number_kind
 
 
-def check_is_tensordict(given: object) -> None:
+def check_is_tensordict(instances: object) -> None:
     """Raises :class:`ConfigError` with the call that was probably meant."""
-    if isinstance(given, TensorDictBase):
+    if isinstance(instances, TensorDictBase):
         return
     remedy = "pass a TensorDict of instances, or batch_size=..."
-    if isinstance(given, int | Sequence) and not isinstance(given, str):
-        remedy = f"pass a TensorDict, or batch_size={given}"
-    elif isinstance(given, Mapping):
+    if isinstance(instances, int | Sequence) and not isinstance(instances, str):
+        remedy = f"pass a TensorDict, or batch_size={instances}"
+    elif isinstance(instances, Mapping):
         remedy = "pass TensorDict(instances, batch_size=[...])"
-    raise ConfigError(f"expected instances in a TensorDict, got {type(given).__name__}; {remedy}")
+    raise ConfigError(
+        f"expected instances in a TensorDict, got {type(instances).__name__}; {remedy}"
+    )
 
 
 def check_is_environment(env: object) -> None:

@@ -268,11 +268,11 @@ class RL4COEnvBase(RecordsArguments, ProblemHooks, EnvBase):
         """
         keeps = self.augmentations()
         if isinstance(augment_fn, str) and augment_fn not in keeps:
-            known = " or ".join(map(repr, keeps))
+            names = " or ".join(map(repr, keeps))
             raise UnsupportedError(
                 f"expected an augmentation under which solutions of this {self.name} keep their "
                 f"costs, got {augment_fn!r}; "
-                + (f"use {known}" if keeps else "use sampling instead")
+                + (f"use {names}" if keeps else "use sampling instead")
             )
 
     # ---------------------------------------------------------------- instances and data

@@ -149,15 +149,17 @@ class _Recipe:
         if self.takes_all:
             return self.build(**options)
         shared = {key: options[key] for key in self.accepted if key in options}
-        own = {key: options[f"{name}_{key}"] for key in self.accepted if f"{name}_{key}" in options}
-        chosen = {**shared, **own}
-        missing = [f"{name}_{key}" for key in self.required if key not in chosen]
+        specific = {
+            key: options[f"{name}_{key}"] for key in self.accepted if f"{name}_{key}" in options
+        }
+        selected = {**shared, **specific}
+        missing = [f"{name}_{key}" for key in self.required if key not in selected]
         if missing:
             raise ConfigError(
                 f"expected the options {missing} for the distribution of {name!r}, got "
                 f"{sorted(options)}; pass them as keyword arguments"
             )
-        return self.build(**chosen)
+        return self.build(**selected)
 
 
 def _recipe_of(spec: SamplerSpec) -> _Recipe:

@@ -303,9 +303,9 @@ def _numpy(value: Tensor) -> np.ndarray:
     return value.detach().cpu().numpy()
 
 
-def _actions(episodes: Episodes, given: Any, shape: tuple[int, ...] | None) -> Tensor:
+def _actions(episodes: Episodes, values: Any, shape: tuple[int, ...] | None) -> Tensor:
     """Actions `[B]` or moves `[B, A]` from what an agent gives."""
-    array = np.asarray(given)
+    array = np.asarray(values)
     if array.shape != shape or not np.issubdtype(array.dtype, np.integer):
         raise ConfigError(
             f"expected integer actions of shape {list(shape or ())} for {episodes.env.name}, got "

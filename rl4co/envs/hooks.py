@@ -41,7 +41,7 @@ class ProblemHooks:
     maximizes: ClassVar[bool] = False
     #: Whether methods that can solve copies of an instance under symmetries do so by default.
     augments_by_default: ClassVar[bool] = True
-    #: Optional key → required keys that it can stand in for (a matrix for coordinates, say).
+    #: Optional key → required keys that it replaces (for example a matrix for coordinates).
     substitutes: ClassVar[Mapping[str, tuple[str, ...]]] = {}
 
     def _init_state(self, instance: State) -> State:

@@ -38,7 +38,7 @@ class InstanceSchema:
         problem: Name of the problem, for messages.
         required: Key → axes of one instance, e.g. `{"locs": "n 2", "prize": "n+1"}`.
         optional: The same for keys that an instance may have on top.
-        substitutes: Optional key → required keys that it can stand in for.
+        substitutes: Optional key → required keys that it replaces.
         unlimited: Keys in which infinity means "no limit".
         kinds: Key → "floating point", "integer" or "boolean"; floating point if not given.
         integer_keys: Floating-point keys that may come as integers.

@@ -37,12 +37,12 @@ class DistributionSampler(SamplerBase):
     distribution: Distribution
 
     def _draw(self, size: torch.Size, rng: Rng) -> Tensor:
-        own = self.distribution.batch_shape + self.distribution.event_shape
-        cut = len(size) - len(own)
-        if cut < 0 or size[cut:] != own:
+        drawn = self.distribution.batch_shape + self.distribution.event_shape
+        cut = len(size) - len(drawn)
+        if cut < 0 or size[cut:] != drawn:
             raise ConfigError(
                 f"expected a distribution of shape [] or of the last axes of {list(size)}, got "
-                f"{self.distribution!r} of shape {list(own)}"
+                f"{self.distribution!r} of shape {list(drawn)}"
             )
         with forked_rng(rng):
             return _float32(self.distribution.sample(size[:cut]))

@@ -176,8 +176,8 @@ def solve_tardiness(
     ends, costs, intervals = [], [], []
     for job, duration in enumerate(process):
         end = model.new_int_var(duration, horizon, "")
-        others = sum(process[i] * before[i, job] for i in range(size) if i != job)
-        model.add(end == duration + others)
+        wait = sum(process[i] * before[i, job] for i in range(size) if i != job)
+        model.add(end == duration + wait)
         ends.append(end)
         intervals.append(model.new_interval_var(end - duration, duration, end, ""))
         if weight[job] and due[job] < horizon:  # otherwise it never costs anything

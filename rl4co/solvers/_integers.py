@@ -112,8 +112,8 @@ def _integer_loads(
     capacity = max((v.capacity for v in vehicles if v.capacity != INFINITY), default=INFINITY)
     if not loads or capacity == INFINITY:
         return {}, vehicles
-    whole = all((value == np.rint(value)).all() for value in loads.values())
-    unit = 1.0 if whole else capacity / LOAD_RESOLUTION
+    are_integers = all((value == np.rint(value)).all() for value in loads.values())
+    unit = 1.0 if are_integers else capacity / LOAD_RESOLUTION
     return (
         {key: _up(value / unit) for key, value in loads.items()},
         [dataclasses.replace(v, capacity=_down(v.capacity / unit)) for v in vehicles],

@@ -51,7 +51,7 @@ def solve_tour(
 
     size = len(matrix)
     if size < 4:
-        # LKH refuses fewer than three nodes, and with three only the direction is left to choose.
+        # LKH rejects fewer than three nodes, and with three only the direction is left to choose.
         return _tiny_tour(matrix)
     header = {
         "TYPE": "TSP" if (matrix == matrix.T).all() else "ATSP",

@@ -273,5 +273,5 @@ class _Model:
 
     def _add_forbidden_nodes(self) -> None:
         for number, vehicle in enumerate(self.vehicles):
-            for node in vehicle.refuses:
+            for node in vehicle.forbidden_nodes:
                 self.routing.VehicleVar(self.manager.NodeToIndex(node)).RemoveValue(number)

@@ -43,7 +43,7 @@ class Vehicle:
         capacity: Largest load.
         max_length: Longest route.
         rate: Cost of a unit of length.
-        refuses: Nodes that it cannot visit.
+        forbidden_nodes: Nodes that it cannot visit.
     """
 
     start: int = 0
@@ -52,7 +52,7 @@ class Vehicle:
     capacity: float = INFINITY
     max_length: float = INFINITY
     rate: float = 1.0
-    refuses: frozenset[int] = frozenset()
+    forbidden_nodes: frozenset[int] = frozenset()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -140,7 +140,7 @@ class RoutingProblem:
     def feasible(self, route: Route) -> bool:
         """Whether one route keeps all constraints but those on the visits of all customers."""
         return (
-            self.vehicles[route.vehicle].refuses.isdisjoint(route.nodes)
+            self.vehicles[route.vehicle].forbidden_nodes.isdisjoint(route.nodes)
             and self._keeps_orders(route)
             and self._keeps_loads(route)
             and self._keeps_length(route)

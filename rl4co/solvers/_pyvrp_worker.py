@@ -164,12 +164,12 @@ class _Model:
         )
 
     def routes(self, solution: Any) -> list[Route]:
-        found = []
+        routes = []
         for route in solution.routes():
             if route.vehicle_type() < len(self.problem.vehicles):
                 nodes = [self._node(stop) for stop in route if not stop.is_depot()]
-                found.append(Route(route.vehicle_type(), nodes))
-        return found
+                routes.append(Route(route.vehicle_type(), nodes))
+        return routes
 
     def cost(self, solution: Any) -> float | None:
         """Cost in units of the environment; None if the solution is not feasible."""
@@ -258,7 +258,7 @@ class _Model:
         """Distances times the rate of a vehicle, `[N + 1, N + 1]`."""
         problem = self.problem
         distances = np.rint(problem.length * (vehicle.rate or 1.0)).astype(np.int64)
-        distances[:, sorted(vehicle.refuses)] = self.forbidden
+        distances[:, sorted(vehicle.forbidden_nodes)] = self.forbidden
         if problem.deliveries_first and problem.pickup is not None:
             assert problem.delivery is not None
             distances[np.ix_(problem.pickup > 0, problem.delivery > 0)] = self.forbidden

@@ -23,8 +23,8 @@ def solve(problem: MixedIntegerProblem, limits: Limits) -> Result:
     model = Model()
     model.hideOutput()
     variables = [
-        model.addVar(vtype="B" if whole else "C", lb=0.0, ub=1.0, obj=float(cost))
-        for whole, cost in zip(problem.is_integer, problem.cost, strict=True)
+        model.addVar(vtype="B" if is_binary else "C", lb=0.0, ub=1.0, obj=float(cost))
+        for is_binary, cost in zip(problem.is_integer, problem.cost, strict=True)
     ]
     for index in range(problem.num_rows):
         columns, values = problem.row(index)
@@ -49,9 +49,9 @@ def solve(problem: MixedIntegerProblem, limits: Limits) -> Result:
     handler = _Publisher(variables, began)
     model.includeEventhdlr(handler, "publisher", "publishes every new best solution")
     model.optimize()
-    found = model.getNSols() > 0
+    has_solution = model.getNSols() > 0
     return Result(
-        np.array([model.getVal(variable) for variable in variables]) if found else None,
+        np.array([model.getVal(variable) for variable in variables]) if has_solution else None,
         float(model.getDualbound()),
         model.getStatus() == "optimal",
         time.perf_counter() - began,

@@ -134,14 +134,14 @@ def _first_solutions(
         model: Names the rules.
         seconds: Seconds per instance.
     """
-    began, found = time.perf_counter(), []
+    began, solutions = time.perf_counter(), []
     for rule in model.first_rules:
-        found.append(dispatching(env, td, rule=rule))
+        solutions.append(dispatching(env, td, rule=rule))
         spent = (time.perf_counter() - began) / len(td)
-        if spent * (1 + 1 / len(found)) > seconds:  # another rule would take too long
+        if spent * (1 + 1 / len(solutions)) > seconds:  # another rule would take too long
             break
-    best = torch.stack([solution.costs for solution in found]).argmin(0)  # [B]
-    return _pick(td, [solution.actions for solution in found], best, model.idle)
+    best = torch.stack([solution.costs for solution in solutions]).argmin(0)  # [B]
+    return _pick(td, [solution.actions for solution in solutions], best, model.idle)
 
 
 def _never_worse(

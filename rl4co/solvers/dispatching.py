@@ -1,6 +1,6 @@
 """Priority dispatching rules for scheduling problems.
 
-Whenever something can start, the job of highest priority does; nobody waits on purpose. All
+Whenever a job can start, the one of highest priority does: schedules are non-delay. All
 instances of a batch are solved at once, through the environment's own steps.
 
 | rule | first comes the job with | jssp, fjsp | ffsp | smtwtp |

@@ -147,8 +147,8 @@ def lkh(
         formulation.encode(env, problem, [Route(0, tour[inner])])
         for problem, tour in zip(problems, tours, strict=True)
     ]
-    found = pad_actions(solutions).to(td.device)
-    return found if initial is None else _better(env, td, found, initial)
+    actions = pad_actions(solutions).to(td.device)
+    return actions if initial is None else _better(env, td, actions, initial)
 
 
 class _Job(NamedTuple):
@@ -191,7 +191,7 @@ class _Call:
         verb = "solve" if jobs[0].start is None else "improve"
         with tempfile.TemporaryDirectory(prefix="rl4co-lkh-") as folder:
             files = [f"{folder}/{number}.tour" for number in range(len(jobs))]
-            found = map_instances(
+            tours = map_instances(
                 f"rl4co.solvers._lkh_worker:{verb}_{'path' if self.is_open else 'tour'}",
                 [
                     (job.matrix, self.runs, self.seed, left, file, job.start)
@@ -205,7 +205,7 @@ class _Call:
             )
             return [
                 self._rescue(job, file) if tour is None else tour
-                for job, file, tour in zip(jobs, files, found, strict=True)
+                for job, file, tour in zip(jobs, files, tours, strict=True)
             ]
 
     def _rescue(self, job: _Job, file: str) -> list[int]:
@@ -242,8 +242,8 @@ def insertion_tour(job: _Job) -> list[int]:
         tours = improve_tours(points[None], tours, matrix[None])
     else:
         tours = improve_tour(matrix[None], tours, num_neighbors=NUM_NEIGHBORS)
-    found: list[int] = np.roll(tours[0], -int((tours[0] == 0).argmax())).tolist()
-    return found
+    from_depot: list[int] = np.roll(tours[0], -int((tours[0] == 0).argmax())).tolist()
+    return from_depot
 
 
 def _geometry(job: _Job) -> Geometry:
@@ -268,11 +268,11 @@ def find_obstacle(problem: RoutingProblem) -> str | None:
     )
 
 
-def _better(env: RL4COEnvBase, td: TensorDictBase, found: Tensor, initial: Tensor) -> Tensor:
+def _better(env: RL4COEnvBase, td: TensorDictBase, actions: Tensor, initial: Tensor) -> Tensor:
     """Of each instance the shorter tour `[B, T]`: LKH's lengths are rounded."""
-    rewards = (env.get_reward(td, tours, check_solution=False) for tours in (found, initial))
+    rewards = (env.get_reward(td, tours, check_solution=False) for tours in (actions, initial))
     improved = torch.gt(*rewards)  # [B]
-    return torch.where(improved.unsqueeze(-1), found, initial.to(found.device))
+    return torch.where(improved.unsqueeze(-1), actions, initial.to(actions.device))
 
 
 def integer_distances(distances: Tensor, resolution: int = RESOLUTION) -> Tensor:

@@ -16,7 +16,7 @@ from rl4co.solvers._base import register_solver
 from rl4co.solvers._evolution import Budget, best_genomes, formulation_function, make_rng
 
 #: Inertia, and pull towards the own and the swarm's best.
-INERTIA, OWN_PULL, SWARM_PULL = 0.7, 1.5, 1.5
+INERTIA, BEST_PULL, SWARM_PULL = 0.7, 1.5, 1.5
 
 
 @register_solver("particle_swarm")
@@ -51,20 +51,20 @@ def particle_swarm(
         )
     budget = Budget(encoding.shots if shots is None else shots, max_runtime * len(td))
     rng = make_rng(seed, "particle_swarm", td.device)
-    place = encoding.draw(budget.take(population or encoding.population), rng)  # [B, P, L]
-    speed = torch.zeros_like(place)
-    own, own_rewards = place, encoding.score(place)  # [B, P]
-    while budget.take(place.shape[1]) == place.shape[1]:
-        swarm = best_genomes(own, own_rewards).unsqueeze(1)  # [B, 1, L]
-        pulls = torch.rand(2, *place.shape, generator=rng, device=place.device)
+    position = encoding.draw(budget.take(population or encoding.population), rng)  # [B, P, L]
+    speed = torch.zeros_like(position)
+    best, best_rewards = position, encoding.score(position)  # [B, P]
+    while budget.take(position.shape[1]) == position.shape[1]:
+        swarm = best_genomes(best, best_rewards).unsqueeze(1)  # [B, 1, L]
+        pulls = torch.rand(2, *position.shape, generator=rng, device=position.device)
         speed = (
             INERTIA * speed
-            + OWN_PULL * pulls[0] * (own - place)
-            + SWARM_PULL * pulls[1] * (swarm - place)
+            + BEST_PULL * pulls[0] * (best - position)
+            + SWARM_PULL * pulls[1] * (swarm - position)
         )
-        place = (place + speed).clamp(0.0, encoding.upper * (1.0 - 1e-6))
-        rewards = encoding.score(place)
-        better = rewards > own_rewards
-        own = torch.where(better.unsqueeze(-1), place, own)
-        own_rewards = torch.where(better, rewards, own_rewards)
-    return encoding.decode(best_genomes(own, own_rewards))
+        position = (position + speed).clamp(0.0, encoding.upper * (1.0 - 1e-6))
+        rewards = encoding.score(position)
+        better = rewards > best_rewards
+        best = torch.where(better.unsqueeze(-1), position, best)
+        best_rewards = torch.where(better, rewards, best_rewards)
+    return encoding.decode(best_genomes(best, best_rewards))

@@ -140,8 +140,8 @@ def _setting(source: Source, number: int, text: str) -> dict[str, Any]:
     if not colon or " " in key:
         return {}
     if key not in SETTINGS or SETTINGS[key] == (list,):
-        known = [key for key, kinds in SETTINGS.items() if kinds != (list,)]
-        raise unknown_key(source, key, known, line=number)
+        setting_names = [key for key, kinds in SETTINGS.items() if kinds != (list,)]
+        raise unknown_key(source, key, setting_names, line=number)
     kinds = SETTINGS[key]
     if kinds == (str,):
         return {key: word}

@@ -23,12 +23,12 @@ def looks_like_orienteering(source: Source) -> bool:
 
 def read_orienteering(source: Source) -> BenchmarkInstance:
     """An instance from a text file with the start and the end in front."""
-    (line, head), *rest = number_rows(source)
+    (line, head), *node_rows = number_rows(source)
     if head[1] != 1:
         raise source.fault(
             "one path (Tmax 1)", f"{head[1]:g}", "team orienteering is not supported", line=line
         )
-    points = _points(source, rest)  # [M, 3]
+    points = _points(source, node_rows)  # [M, 3]
     nodes = np.array([0, *range(2, len(points))])
     arrival = np.array([1, *range(2, len(points))])
     xy = points[:, :2]

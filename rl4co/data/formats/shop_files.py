@@ -129,8 +129,8 @@ def _filled_lines(source: Source) -> list[list[str]] | None:
     head, job = lines
     counts = [*head[:2], job[0]] if len(head) == 3 else head
     # A job may have a negative time, which raises an error with its place.
-    whole = all(map(_WHOLE.fullmatch, (*head[:2], *job))) and is_number(head[-1])
-    is_shop = whole and all(int(word) > 0 for word in counts)
+    are_integers = all(map(_WHOLE.fullmatch, (*head[:2], *job))) and is_number(head[-1])
+    is_shop = are_integers and all(int(word) > 0 for word in counts)
     return [*lines, *filled] if is_shop else None
 
 
@@ -273,14 +273,14 @@ def _parse_block(source: Source, parts: Mapping[str, Sequence[int]], name: str) 
     header = NumberReader(source, parts["header"])
     num_jobs = header.whole_number("number of jobs", "header", low=1)
     num_machines = header.whole_number("number of machines", "header", low=1)
-    rest = header.rest_of_line()
+    header_values = header.rest_of_line()
     times = _read_table(source, parts["times"], "Times", num_jobs, num_machines)
     machines = _read_table(source, parts["machines"], "Machines", num_jobs, num_machines)
     jobs = [
         [{machine: time} for machine, time in zip(*rows, strict=True)]
         for rows in zip(machines, times, strict=True)
     ]
-    upper, lower = rest[2:4] if len(rest) >= 4 else (None, None)
+    upper, lower = header_values[2:4] if len(header_values) >= 4 else (None, None)
     shop = _renumbered(source, name, num_machines, jobs, default=1)
     return dataclasses.replace(shop, lower_bound=lower or None, upper_bound=upper or None)
 

@@ -68,9 +68,9 @@ def routing_layouts() -> dict[str, RoutingLayout]:
 def name_problem(fields: Mapping[str, Any], costs: EdgeCosts) -> str:
     """The environment for an instance with these fields of :class:`BenchmarkInstance`."""
     layouts = routing_layouts()
-    known = {field for layout in layouts.values() for field in layout.marks | layout.knows}
+    known_fields = {field for layout in layouts.values() for field in layout.marks | layout.knows}
     present = {key for key, value in fields.items() if value is not None and value is not False}
-    features = present & known
+    features = present & known_fields
     fitting = [name for name, layout in layouts.items() if layout.fits(features, costs)]
     if not fitting:
         raise InvalidInstanceError(

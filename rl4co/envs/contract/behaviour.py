@@ -376,11 +376,11 @@ def starts_in_any_batch(probe: Probe) -> Findings:
         count = env.get_num_starts(env.reset(instances))
     except UnsupportedError:
         return
-    for shape, given in (((2, 3), instances.reshape(2, 3)), ((), instances[0])):
-        flat = given.reshape(-1)
+    for shape, reshaped in (((2, 3), instances.reshape(2, 3)), ((), instances[0])):
+        flat = reshaped.reshape(-1)
         alone = [env.select_start_nodes(env.reset(one), count) for one in flat.unsqueeze(1)]
         expected = torch.stack(alone, 1).flatten()  # [S, B] -> [S * B]
-        starts = env.select_start_nodes(env.reset(given), count)
+        starts = env.select_start_nodes(env.reset(reshaped), count)
         if not torch.equal(starts, expected):
             yield (
                 f"select_start_nodes is wrong for batch size {list(shape)}: expected start s of "
@@ -403,9 +403,9 @@ def torchrl_agrees(probe: Probe) -> Findings:
         )
         return
     for episode in probe.solved:
-        given = episode.instances.clone()
-        td = env.reset(given)
-        if keys := differing_keys(given, episode.instances):
+        instances = episode.instances.clone()
+        td = env.reset(instances)
+        if keys := differing_keys(instances, episode.instances):
             yield f"reset in TorchRL mode changes {quoted(keys)} of its input; pass on a copy"
         total = torch.zeros(td.batch_size, device=env.device)
         for action in episode.actions.unbind(-1):

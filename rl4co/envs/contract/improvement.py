@@ -270,9 +270,9 @@ def global_state_is_untouched(probe: ImprovementProbe) -> Findings:
 def inputs_are_unchanged(probe: ImprovementProbe) -> Findings:
     """Neither `reset` nor `step` writes into what it is given."""
     env, run = probe.env, probe.runs[0]
-    given = run.instances.clone()
-    env.reset(given, initial=run.initial)
-    if keys := differing_keys(given, run.instances):
+    instances = run.instances.clone()
+    env.reset(instances, initial=run.initial)
+    if keys := differing_keys(instances, run.instances):
         yield f"reset changes {quoted(keys)} of the TensorDict it is given"
     for state, action in zip(run.states, run.actions, strict=False):
         ready = state.clone().set("action", action)

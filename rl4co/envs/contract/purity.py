@@ -303,13 +303,14 @@ def batch_mates_do_not_matter(probe: Probe, episode: Episode) -> Findings:
             )
         if not episode.complete:
             continue
-        own = probe.reward(alone[0], actions)
-        shared = probe.reward(episode.initial, episode.actions)[b : b + 1]
-        if not is_close(own, shared):
+        single = probe.reward(alone[0], actions)
+        batched = probe.reward(episode.initial, episode.actions)[b : b + 1]
+        if not is_close(single, batched):
             yield (
-                f"the reward of instance {b} is {own.flatten().tolist()} alone, in {steps} steps, "
-                f"and {shared.flatten().tolist()} in a batch of {episode.actions.shape[-1]} steps; "
-                "_objective must treat every instance alone and count padded steps as nothing"
+                f"the reward of instance {b} is {single.flatten().tolist()} alone, in {steps} "
+                f"steps, and {batched.flatten().tolist()} in a batch of "
+                f"{episode.actions.shape[-1]} steps; _objective must treat every "
+                "instance alone and count padded steps as nothing"
             )
 
 

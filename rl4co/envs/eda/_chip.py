@@ -203,8 +203,8 @@ def read_chip(
             square for one from a file.
     """
     paths = {
-        name: _find(name, data_dir, given)
-        for name, given in {
+        name: _find(name, data_dir, filename)
+        for name, filename in {
             "chip_file": chip_file,
             "decap_file": decap_file,
             "freq_file": freq_file,
@@ -229,11 +229,11 @@ def read_chip(
     return Chip(rows, cols, frequency, decap, impedance, source)
 
 
-def _find(name: str, data_dir: str | Path | None, given: str | Path | None) -> Path | None:
+def _find(name: str, data_dir: str | Path | None, filename: str | Path | None) -> Path | None:
     """The file of an argument, None if there is none."""
     published, checksum = PUBLISHED_FILES[name]
-    if given is not None:
-        path = Path(given) if data_dir is None else Path(data_dir) / given
+    if filename is not None:
+        path = Path(filename) if data_dir is None else Path(data_dir) / filename
         if not path.is_file():
             raise FileNotFoundError(
                 f"expected the {name} {str(path)!r}, got no such file; correct data_dir or {name}"
@@ -289,22 +289,22 @@ def _check_frequencies(
     """Frequencies and decap impedance, which must go with each other."""
     frequency = published_frequencies()
     if "frequency" in chip:
-        given = chip["frequency"]
-        frequency = _along_frequencies(given, np.float64)
+        values = chip["frequency"]
+        frequency = _along_frequencies(values, np.float64)
         if frequency.ndim != 1 or not len(frequency) or not np.all(frequency > 0):
             raise FileFormatError(
                 f"expected positive frequencies [F] in {paths['freq_file'] or paths['chip_file']}, "
-                f"got {given.dtype} of shape {list(given.shape)}; they are in hertz"
+                f"got {values.dtype} of shape {list(values.shape)}; they are in hertz"
             )
     if "decap" not in chip:
         return frequency, _default_decap(frequency)
-    given = chip["decap"]
-    decap = _along_frequencies(given, np.complex128)
+    values = chip["decap"]
+    decap = _along_frequencies(values, np.complex128)
     if decap.shape != frequency.shape:
         raise FileFormatError(
             f"expected the impedance of a decap at {len(frequency)} frequencies in "
-            f"{paths['decap_file'] or paths['chip_file']}, got {given.dtype} of shape "
-            f"{list(given.shape)}; give the frequencies that belong to it in freq_file"
+            f"{paths['decap_file'] or paths['chip_file']}, got {values.dtype} of shape "
+            f"{list(values.shape)}; give the frequencies that belong to it in freq_file"
         )
     return frequency, decap
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from rl4co.envs.eda._chip import Chip
 
-#: Colours as in the paper's pictures: ports red, decaps blue, keep-outs dark.
+#: Colours as in the figures of the paper: ports red, decaps blue, keep-outs dark.
 PORT, DECAP, KEEPOUT, FREE = "#d6336c", "#1f6fb4", "#6b7487", "#f3f5f8"
 
 

@@ -218,8 +218,8 @@ class PlacementEnv(RL4COEnvBase):
 
     def _decaps_of(self, instance: Mapping[str, Tensor]) -> Tensor | int:
         """Decaps of an instance or state: `[*B, 1]`, or one number for all."""
-        given = instance.get("max_decaps", None)
-        return self._decaps_on(instance["locs"].shape[-2]) if given is None else given
+        num_decaps = instance.get("max_decaps", None)
+        return self._decaps_on(instance["locs"].shape[-2]) if num_decaps is None else num_decaps
 
     def _init_state(self, instance: State) -> State:
         free = instance["action_mask"]
@@ -318,8 +318,8 @@ class PlacementEnv(RL4COEnvBase):
     def _start_actions(self, state: State, num_starts: int) -> Tensor:
         mask = state["action_mask"]
         free = mask.long().argsort(stable=True, dim=-1, descending=True)  # [*B, N], free ones first
-        turn = torch.arange(num_starts, device=mask.device) % mask.sum(-1, keepdim=True)  # [*B, S]
-        return free.gather(-1, turn)
+        index = torch.arange(num_starts, device=mask.device) % mask.sum(-1, keepdim=True)  # [*B, S]
+        return free.gather(-1, index)
 
     def load_data(self, fpath: str | Path) -> TensorDict:
         """Instances from an `.npz` file.

@@ -81,6 +81,6 @@ def fresh_selection(like: Tensor) -> State:
     }
 
 
-def default_choice(given: int | None, num_candidates: int) -> int:
+def default_choice(num_to_choose: int | None, num_candidates: int) -> int:
     """How many to choose: as given, else 10, or half of the candidates where these are few."""
-    return min(10, (num_candidates + 1) // 2) if given is None else given
+    return min(10, (num_candidates + 1) // 2) if num_to_choose is None else num_to_choose

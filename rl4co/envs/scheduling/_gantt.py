@@ -100,11 +100,11 @@ def draw_gantt(
     ax.set_ylim(len(rows) - 0.45, -0.55)
     colors = job_colors(num_jobs)
     for job, color in enumerate(colors):
-        own = [bar for bar in bars if bar.job == job]
-        if own:
+        job_bars = [bar for bar in bars if bar.job == job]
+        if job_bars:
             ax.barh(
-                [bar.row for bar in own], [bar.finish - bar.start for bar in own],
-                left=[bar.start for bar in own], height=_HEIGHT, color=color,
+                [bar.row for bar in job_bars], [bar.finish - bar.start for bar in job_bars],
+                left=[bar.start for bar in job_bars], height=_HEIGHT, color=color,
                 edgecolor="white", linewidth=0.7 if len(bars) <= 500 else 0.25, zorder=3,
                 label=f"job {job}",
             )  # fmt: skip

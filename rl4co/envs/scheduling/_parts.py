@@ -1,8 +1,8 @@
 """What the job shops share: the structure of jobs, decoding of actions, checks of schedules.
 
 All are pure functions of tensors with any number of leading batch axes `*B`. J counts jobs, M
-machines, O operations (padding included), T steps. The operations of all jobs stand in one row,
-job after job; padding comes last.
+machines, O operations (padding included), T steps. The operations of all jobs form one row, job
+after job; padding comes last.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def instance_faults(instance: Mapping[str, Tensor]) -> dict[str, Tensor]:
             real & (first != before + 1)
         ).any(-1)
         | padding[..., 0],
-        "jobs of padding stand behind all others, and point to one padded operation each": (
+        "padding jobs come after all other jobs, and each points to one padded operation": (
             (padding & (first != last)) | (padding & real.flip(-1).cumsum(-1).flip(-1).bool())
         ).any(-1),
         "pad_mask is True exactly behind the last operation of the last job": (
@@ -178,12 +178,12 @@ def _time_faults(name: str, times: Tensor, padded: bool, one_machine: bool) -> I
 # ---------------------------------------------------------------- action sequences
 
 
-class Chosen(NamedTuple):
+class Selection(NamedTuple):
     """The operations that a sequence of actions starts, all `[*B, T]`.
 
     Attributes:
         job: Job of each action, -1 where the agent waits.
-        op: Operation of the job that is next in turn, its last one if there is none left.
+        op: Next operation of the job, or its last one if none is left.
         machine: Machine.
         duration: Processing time, 0 for waiting and where the machine cannot run the operation.
     """
@@ -199,7 +199,7 @@ class Chosen(NamedTuple):
         return self.job < 0
 
 
-def operations_in_turn(state: Mapping[str, Tensor], job: Tensor) -> tuple[Tensor, Tensor]:
+def selected_operations(state: Mapping[str, Tensor], job: Tensor) -> tuple[Tensor, Tensor]:
     """Which operation each action starts, by counting how often its job came before.
 
     Args:
@@ -220,24 +220,24 @@ def operations_in_turn(state: Mapping[str, Tensor], job: Tensor) -> tuple[Tensor
     return torch.minimum(op, last.gather(-1, index.squeeze(-1))), upcoming
 
 
-def eager_makespan(chosen: Chosen, num_jobs: int, num_machines: int) -> Tensor:
+def eager_makespan(selection: Selection, num_jobs: int, num_machines: int) -> Tensor:
     """Makespan `[*B]` if each operation starts once its job, its machine and the clock allow.
 
     Without waiting the clock stands at the start of the previous operation, or has moved to the
     first time at which anything can start; a feasible action starts just then.
     """
-    batch, (num_steps,) = chosen.job.shape[:-1], chosen.job.shape[-1:]
+    batch, (num_steps,) = selection.job.shape[:-1], selection.job.shape[-1:]
     # One column per job and machine, and a last one for actions that start nothing.
-    free = chosen.duration.new_zeros(*batch, num_jobs + num_machines + 1)
-    nothing = torch.full_like(chosen.job, num_jobs + num_machines)
+    free = selection.duration.new_zeros(*batch, num_jobs + num_machines + 1)
+    nothing = torch.full_like(selection.job, num_jobs + num_machines)
     columns = torch.stack(
         [
-            torch.where(chosen.waits, nothing, chosen.job),
-            torch.where(chosen.waits, nothing, chosen.machine + num_jobs),
+            torch.where(selection.waits, nothing, selection.job),
+            torch.where(selection.waits, nothing, selection.machine + num_jobs),
         ],
         -1,
     ).unbind(-2)  # T x [*B, 2]
-    durations = chosen.duration.unsqueeze(-2).unbind(-1)  # T x [*B, 1]
+    durations = selection.duration.unsqueeze(-2).unbind(-1)  # T x [*B, 1]
     clock = free[..., :1]  # [*B, 1]
     for step in range(num_steps):
         ready = free.gather(-1, columns[step]).amax(-1, keepdim=True)  # [*B, 1]
@@ -250,14 +250,14 @@ def eager_makespan(chosen: Chosen, num_jobs: int, num_machines: int) -> Tensor:
 def may_wait(actions: Tensor) -> bool:
     """Whether some of the solutions `[*B, T]` wait (action 0) between starts.
 
-    Where finding out takes a look at the device: whether they might.
+    On other devices than the CPU this returns True without a synchronisation.
     """
     waits = actions == 0
     return actions.device.type != "cpu" or bool((waits[..., :-1] & ~waits[..., 1:]).any())
 
 
-class Played(NamedTuple):
-    """What the clock shows before each action, all `[*B, T]`.
+class Timeline(NamedTuple):
+    """The simulated clock before each action, all `[*B, T]`.
 
     Attributes:
         clock: The time.
@@ -270,21 +270,21 @@ class Played(NamedTuple):
     finished: Tensor
 
 
-def play(
+def simulate(
     state: Mapping[str, Tensor],
-    chosen: Chosen,
+    selection: Selection,
     upcoming: Tensor,
     first_free: Callable[[Tensor, Tensor], Tensor],
-) -> Played:
-    """The clock along actions that start operations at once, whether they may or not.
+) -> Timeline:
+    """Simulates the clock along actions that start operations at once, allowed or not.
 
     The clock moves to the next time at which something can start, if nothing can. Times are sums in
     the precision of the instance, as events that coincide decide what can start.
 
     Args:
         state: With `start_op_per_job`, `end_op_per_job`, `pad_mask`, `proc_times`.
-        chosen: The actions.
-        upcoming: See :func:`operations_in_turn`.
+        selection: The actions.
+        upcoming: See :func:`selected_operations`.
         first_free: (operations `[*B, J]`, times at which machines are free `[*B, M]`) → time at
             which the first eligible machine is free `[*B, J]`.
     """
@@ -292,46 +292,46 @@ def play(
     batch, num_jobs = last.shape[:-2], last.shape[-1]
     num_machines = state["proc_times"].shape[-2]
     left = (upcoming <= last) & ~_padding_jobs(state).unsqueeze(-2)  # [*B, T, J]
-    in_turn = torch.minimum(upcoming, last)
+    next_ops = torch.minimum(upcoming, last)
     # A last column takes what actions that start nothing write.
-    job_free = chosen.duration.new_zeros(*batch, num_jobs + 1)
-    machine_free = chosen.duration.new_zeros(*batch, num_machines + 1)
-    job = torch.where(chosen.waits, num_jobs, chosen.job).unsqueeze(-1)  # [*B, T, 1]
-    machine = torch.where(chosen.waits, num_machines, chosen.machine).unsqueeze(-1)
+    job_free = selection.duration.new_zeros(*batch, num_jobs + 1)
+    machine_free = selection.duration.new_zeros(*batch, num_machines + 1)
+    job = torch.where(selection.waits, num_jobs, selection.job).unsqueeze(-1)  # [*B, T, 1]
+    machine = torch.where(selection.waits, num_machines, selection.machine).unsqueeze(-1)
     clock = job_free[..., :1]  # [*B, 1]
     clocks, running, finished = [], [], []
-    for step in range(chosen.job.shape[-1]):
+    for step in range(selection.job.shape[-1]):
         machines = machine_free[..., :-1]
-        free = torch.maximum(job_free[..., :-1], first_free(in_turn[..., step, :], machines))
+        free = torch.maximum(job_free[..., :-1], first_free(next_ops[..., step, :], machines))
         soonest = torch.where(left[..., step, :], free, torch.inf).amin(-1, keepdim=True)
         finished.append(soonest == torch.inf)
         clock = torch.where(finished[-1], clock, torch.maximum(clock, soonest))
         clocks.append(clock)
         event = torch.where(machines > clock, machines, torch.inf).amin(-1, keepdim=True)
         running.append(event < torch.inf)
-        finish = clock + chosen.duration[..., step : step + 1]
+        finish = clock + selection.duration[..., step : step + 1]
         job_free = job_free.scatter(-1, job[..., step, :], finish)
         machine_free = machine_free.scatter(-1, machine[..., step, :], finish)
-        clock = torch.where(chosen.waits[..., step : step + 1] & running[-1], event, clock)
-    return Played(torch.cat(clocks, -1), torch.cat(running, -1), torch.cat(finished, -1))
+        clock = torch.where(selection.waits[..., step : step + 1] & running[-1], event, clock)
+    return Timeline(torch.cat(clocks, -1), torch.cat(running, -1), torch.cat(finished, -1))
 
 
-def repeated(state: Mapping[str, Tensor], chosen: Chosen) -> Tensor:
+def repeated(state: Mapping[str, Tensor], selection: Selection) -> Tensor:
     """Whether a job gets other than one action per operation, `[*B]`."""
     first, last = state["start_op_per_job"], state["end_op_per_job"]  # [*B, J]
     jobs = torch.arange(first.shape[-1], device=first.device)
-    times = (chosen.job.unsqueeze(-1) == jobs).sum(-2)  # [*B, T, J] -> [*B, J]
+    times = (selection.job.unsqueeze(-1) == jobs).sum(-2)  # [*B, T, J] -> [*B, J]
     return (times != (last - first + 1) * ~_padding_jobs(state)).any(-1)
 
 
 def first_jobs(state: Mapping[str, Tensor], count: int) -> Tensor:
-    """The first `count` jobs, `[*B, count]`, those of padding replaced by others in turn."""
+    """The first `count` jobs, `[*B, count]`, cycling through the real jobs."""
     real = (~_padding_jobs(state)).sum(-1, keepdim=True)  # [*B, 1]
     return torch.arange(count, device=real.device) % real
 
 
 def _padding_jobs(state: Mapping[str, Tensor]) -> Tensor:
-    """Jobs that are padding, `[*B, J]`."""
+    """Padding jobs, `[*B, J]`."""
     return state["pad_mask"].gather(-1, state["start_op_per_job"])
 
 
@@ -352,15 +352,17 @@ class Schedule(NamedTuple):
     machines: Tensor
 
 
-def as_schedule(state: Mapping[str, Tensor], chosen: Chosen, starts: Tensor) -> Schedule:
+def as_schedule(state: Mapping[str, Tensor], selection: Selection, starts: Tensor) -> Schedule:
     """The schedule in which the chosen operations start at the times `starts [*B, T]`."""
     pad = state["pad_mask"]
     # Actions that start nothing write to a column behind the last operation.
-    op = torch.where(chosen.waits, pad.shape[-1], chosen.op)  # [*B, T]
+    op = torch.where(selection.waits, pad.shape[-1], selection.op)  # [*B, T]
     blank = starts.new_full((*pad.shape[:-1], pad.shape[-1] + 1), torch.inf)  # [*B, O + 1]
     start = blank.scatter(-1, op, starts)[..., :-1]
-    finish = blank.scatter(-1, op, starts + chosen.duration)[..., :-1]
-    machines = torch.zeros_like(blank, dtype=torch.int64).scatter(-1, op, chosen.machine)[..., :-1]
+    finish = blank.scatter(-1, op, starts + selection.duration)[..., :-1]
+    machines = torch.zeros_like(blank, dtype=torch.int64).scatter(-1, op, selection.machine)[
+        ..., :-1
+    ]
     return Schedule(torch.where(pad, 0.0, start), torch.where(pad, 0.0, finish), machines)
 
 
@@ -370,7 +372,7 @@ def schedule_violations(
     machines: Tensor,
     finish_times: Tensor | None = None,
 ) -> dict[str, Tensor]:
-    """What is wrong with schedules, from their start times and machines alone, in float64.
+    """Violated constraints of schedules, from start times and machines alone, in float64.
 
     Args:
         instance: Instance or state with `start_op_per_job [*B, J]`, `end_op_per_job [*B, J]`,
@@ -398,14 +400,14 @@ def schedule_violations(
     early = follows & (start[..., 1:] < finish[..., :-1] - slack)
 
     # Operations by machine, on each machine by start; then only neighbours can overlap. Padding
-    # goes to a machine of its own.
+    # goes to an extra machine.
     place = torch.where(real, machines, times.shape[-2])
     by_start = start.argsort(dim=-1, stable=True)
     order = by_start.gather(-1, place.gather(-1, by_start).argsort(dim=-1, stable=True))
     sorted_place = place.gather(-1, order)
     same = (sorted_place[..., 1:] == sorted_place[..., :-1]) & real.gather(-1, order)[..., 1:]
     overlap = same & (start.gather(-1, order)[..., 1:] < finish.gather(-1, order)[..., :-1] - slack)
-    found = {
+    violations = {
         ONCE: (real & ~start.isfinite()).any(-1),
         ELIGIBLE: (real & ~(exists & (duration > 0))).any(-1),
         BEGIN: (real & (start < -slack)).any(-1),
@@ -414,5 +416,5 @@ def schedule_violations(
     }
     if finish_times is not None:
         off = (finish_times.double() - finish).abs() > slack
-        found[DURATION] = (real & off).any(-1)
-    return found
+        violations[DURATION] = (real & off).any(-1)
+    return violations

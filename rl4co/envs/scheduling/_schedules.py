@@ -18,7 +18,7 @@ from rl4co.envs.scheduling._parts import Schedule
 
 
 class ShopSchedules(RL4COEnvBase):
-    """What an environment of job shops offers on whole schedules.
+    """Methods of job-shop environments that work on complete schedules.
 
     A schedule is the start `[*B, O]` and the machine `[*B, O]` of each operation.
     """
@@ -26,8 +26,8 @@ class ShopSchedules(RL4COEnvBase):
     mask_no_ops: bool
 
     @abstractmethod
-    def _played(self, state: State, actions: Tensor) -> tuple[parts.Chosen, parts.Played]:
-        """What actions start, and the clock at each of them, without stepping."""
+    def _simulate(self, state: State, actions: Tensor) -> tuple[parts.Selection, parts.Timeline]:
+        """The operations that actions start, and the clock before each, without stepping."""
 
     @abstractmethod
     def _action_of(self, state: State, job: Tensor, machine: Tensor) -> Tensor:
@@ -39,8 +39,8 @@ class ShopSchedules(RL4COEnvBase):
         Operations that the actions do not start have infinite times; padding has 0.
         """
         state = dict(td.items())
-        chosen, played = self._played(state, actions)
-        return parts.as_schedule(state, chosen, played.clock)
+        selection, timeline = self._simulate(state, actions)
+        return parts.as_schedule(state, selection, timeline.clock)
 
     def check_schedule(
         self,
@@ -58,9 +58,9 @@ class ShopSchedules(RL4COEnvBase):
             finish_times: When each operation ends `[*B, O]`, to check the processing times too.
         """
         instance = dict(td.items())
-        given = self._given_machines(instance, start_times, machines)
-        found = parts.schedule_violations(instance, start_times, given, finish_times)
-        for constraint, violated in found.items():
+        assigned = self._assigned_machines(instance, start_times, machines)
+        violations = parts.schedule_violations(instance, start_times, assigned, finish_times)
+        for constraint, violated in violations.items():
             where = violated.flatten().nonzero().flatten().tolist()
             if where:
                 raise InvalidSolutionError(constraint, where, violated.numel())
@@ -71,7 +71,7 @@ class ShopSchedules(RL4COEnvBase):
         start_times: Tensor,
         machines: Tensor | None = None,
     ) -> Tensor:
-        """Actions that build a given schedule, a classical solver's say.
+        """Actions that build a given schedule, for example that of a classical solver.
 
         Operations are started in the order of their start times, on their machines, and as soon as
         they can: a semi-active schedule is reproduced exactly, any other one is shifted to the
@@ -89,10 +89,10 @@ class ShopSchedules(RL4COEnvBase):
             InvalidSolutionError: The schedule breaks a constraint.
         """
         self.check_schedule(td, start_times, machines)
-        patient = copy(self)  # a schedule may wait where agents may not
-        patient.mask_no_ops = False
+        waiting_env = copy(self)  # a schedule may wait where agents may not
+        waiting_env.mask_no_ops = False
         state = dict(self.reset(td.select(*self.instance_shapes)).items())
-        given = self._given_machines(state, start_times, machines)
+        assigned = self._assigned_machines(state, start_times, machines)
         begin = torch.where(state["pad_mask"], torch.inf, start_times.double())
         order = begin.argsort(dim=-1, stable=True)  # [*B, O]
         position = torch.zeros_like(state["i"])
@@ -100,14 +100,14 @@ class ShopSchedules(RL4COEnvBase):
         while not state["done"].all():
             op = order.gather(-1, position)  # [*B, 1]
             job = state["ops_job_map"].gather(-1, op)
-            start = self._action_of(state, job, given.gather(-1, op))
+            start = self._action_of(state, job, assigned.gather(-1, op))
             allowed = state["action_mask"].gather(-1, start) & ~state["done"]
             actions.append(torch.where(allowed, start, 0).squeeze(-1))
             position = (position + allowed).clamp_max(order.shape[-1] - 1)
-            state = patient.advance(state, actions[-1])
+            state = waiting_env.advance(state, actions[-1])
         return torch.stack(actions, -1)
 
-    def _given_machines(
+    def _assigned_machines(
         self, instance: Mapping[str, Tensor], start_times: Tensor, machines: Tensor | None
     ) -> Tensor:
         """The machines of a schedule, after a check of its shapes."""

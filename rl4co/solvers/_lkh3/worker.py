@@ -256,8 +256,8 @@ class Task:
         weights[:real, real:] = weights[:real, :1]
         weights[real:, real:] = weights[real:, 0] = 0
         if problem.deliveries_first and problem.pickup is not None and problem.delivery is not None:
-            fetch, bring = problem.pickup > 0, problem.delivery > 0
-            weights[:real, :real][np.ix_(fetch, bring)] = FORBIDDEN
+            has_pickup, has_delivery = problem.pickup > 0, problem.delivery > 0
+            weights[:real, :real][np.ix_(has_pickup, has_delivery)] = FORBIDDEN
         if problem.vehicles[0].end is None:
             weights[:, 0] = weights[:, real:] = 0
         np.fill_diagonal(weights, 0)
@@ -266,18 +266,20 @@ class Task:
 
     def _sections(self) -> dict[str, list[tuple[int, ...]]]:
         """Section → a row for each node."""
-        bring, fetch = (self._of_nodes(x) for x in (self.problem.delivery, self.problem.pickup))
+        deliveries, pickups = (
+            self._of_nodes(x) for x in (self.problem.delivery, self.problem.pickup)
+        )
         if self.kind == "CVRP":
-            return {"DEMAND_SECTION": [(x,) for x in bring]}
+            return {"DEMAND_SECTION": [(x,) for x in deliveries]}
         service, windows = self._of_nodes(self.problem.service), self._windows()
         if self.kind == "CVRPTW":
             return {
-                "DEMAND_SECTION": [(x,) for x in bring],
+                "DEMAND_SECTION": [(x,) for x in deliveries],
                 "SERVICE_TIME_SECTION": [(x,) for x in service],
                 "TIME_WINDOW_SECTION": [*windows],
             }
         if self.kind == "VRPMPDTW":
-            columns = zip(windows, service, fetch, bring, strict=True)
+            columns = zip(windows, service, pickups, deliveries, strict=True)
             return {
                 "PICKUP_AND_DELIVERY_SECTION": [
                     (0, *window, time, up, down) for window, time, up, down in columns
@@ -289,7 +291,7 @@ class Task:
             pairs = [siblings.get(node, (0, 0, 0)) for node in range(self.size)]
             return {
                 "PICKUP_AND_DELIVERY_SECTION": [
-                    (load, 0, ALWAYS, 0, *others) for load, *others in pairs
+                    (load, 0, ALWAYS, 0, *partners) for load, *partners in pairs
                 ]
             }
         return {}

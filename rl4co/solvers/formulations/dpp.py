@@ -50,9 +50,9 @@ class PlacementEncoding:
         # order.
         unused = self.free.unsqueeze(1).expand(*child.shape[:-1], -1).scatter(-1, child, False)
         lottery = torch.rand(unused.shape, generator=rng, device=child.device)
-        others = lottery.masked_fill(~unused, -1.0).argsort(-1, descending=True)  # [B, C, N]
-        turn = (repeated.cumsum(-1) - 1).clamp_min(0)  # [B, C, T]
-        return torch.where(repeated, others.gather(-1, turn), child)
+        substitutes = lottery.masked_fill(~unused, -1.0).argsort(-1, descending=True)  # [B, C, N]
+        rank = (repeated.cumsum(-1) - 1).clamp_min(0)  # [B, C, T]
+        return torch.where(repeated, substitutes.gather(-1, rank), child)
 
     def score(self, genomes: Tensor) -> Tensor:
         """Rewards."""

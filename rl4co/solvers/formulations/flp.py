@@ -58,8 +58,8 @@ class FLPFormulation(MIPFormulation):
     def is_complete(self, instance: Arrays, problem: MixedIntegerProblem, values: Floats) -> bool:
         """Whether every customer is served by one of its nearest locations."""
         size = len(instance["orig_distances"])
-        whole = size + size * size  # the problem with all locations has no variables o
-        return len(values) == whole or bool((values[-size:] < INTEGRALITY).all())
+        full_size = size + size * size  # the problem with all locations has no variables o
+        return len(values) == full_size or bool((values[-size:] < INTEGRALITY).all())
 
 
 def _nearest(costs: Floats, chosen: np.ndarray, attempt: int) -> np.ndarray:

@@ -44,8 +44,8 @@ class SMTWTPFormulation(SchedulingFormulation):
         tasks = []
         for row, actions in zip(td.select(*_KEYS).cpu(), first.tolist(), strict=True):
             due, weight, process = (row[key][1:].double().tolist() for key in _KEYS)
-            whole = find_unit([*map(abs, due), *process], RESOLUTION) == 1.0
-            time_unit = 1.0 if whole else sum(process) / RESOLUTION
+            are_integers = find_unit([*map(abs, due), *process], RESOLUTION) == 1.0
+            time_unit = 1.0 if are_integers else sum(process) / RESOLUTION
             weight_unit = find_unit(weight, WEIGHT_RESOLUTION) or 1.0
             arguments = (
                 # Later than the last job ends is late enough.

@@ -28,7 +28,10 @@ class SVRPFormulation(RoutingFormulation):
         """Technicians cannot serve customers beyond their skills."""
         length = lengths(instance)
         staff = [
-            Vehicle(rate=float(rate), refuses=frozenset(np.flatnonzero(instance["skills"] > skill)))
+            Vehicle(
+                rate=float(rate),
+                forbidden_nodes=frozenset(np.flatnonzero(instance["skills"] > skill)),
+            )
             for skill, rate in zip(instance["techs"], instance["tech_costs"], strict=True)
         ]
         return RoutingProblem(length, customers_of(len(length)), tuple(staff))

@@ -91,7 +91,7 @@ def test_dihedral_treats_each_instance_by_itself():
 
 
 def test_dihedral_copies_are_distinct():
-    """Eight different pictures of an instance without symmetry."""
+    """Eight different figures of an instance without symmetry."""
     out = dihedral_8_augmentation(points(1))
     assert len(out.flatten(1).unique(dim=0)) == 8
 

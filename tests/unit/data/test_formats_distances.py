@@ -144,7 +144,7 @@ def test_pairs_agree_with_the_matrix():
     )
 
 
-def test_matrices_are_made_in_blocks_and_refused_beyond_memory(monkeypatch: pytest.MonkeyPatch):
+def test_matrices_are_made_in_blocks_and_rejected_beyond_memory(monkeypatch: pytest.MonkeyPatch):
     """The blocks make no difference; what does not fit is rejected before it is allocated."""
     costs = EdgeCosts.of_points(np.random.default_rng(2).uniform(0, 99, (30, 2)))
     at_once = costs.all_pairs()

@@ -170,7 +170,7 @@ def test_nodes_may_have_any_names_and_order(write: Write):
 
 
 def test_coordinates_for_display(write: Write):
-    """A matrix counts; coordinates beside it are for pictures."""
+    """A matrix counts; coordinates beside it are for figures."""
     text = MATRIX.replace("EOF", "DISPLAY_DATA_SECTION\n1 0 0\n2 5 0\n3 9 9\nEOF")
     instance = read_instance(write("a.tsp", text))
     assert instance.coordinates.tolist() == [[0, 0], [5, 0], [9, 9]]

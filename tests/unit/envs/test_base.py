@@ -96,7 +96,7 @@ def test_custom_environment_keeps_the_contract():
     ids=["num_starts", "select_start_nodes", "local_search", "render", "solve"],
 )
 def test_missing_capabilities_say_so(call):
-    """What an environment does not have is refused by name, not by a stack of attribute errors."""
+    """What an environment does not have is rejected by name, not by a stack of attribute errors."""
     env = PickTwoEnv()
     with pytest.raises(UnsupportedError, match="pick_two"):
         call(env, env.reset(batch_size=3))
@@ -132,7 +132,7 @@ def test_unknown_names_get_a_suggestion():
 
 
 @pytest.mark.parametrize("name", list(ENVS))
-def test_unknown_arguments_are_refused(name: str):
+def test_unknown_arguments_are_rejected(name: str):
     """Neither an environment nor its generator swallows what it does not know."""
     with pytest.raises(
         UnknownArgumentError, match="'chek_solution'; did you mean 'check_solution'"
@@ -224,7 +224,7 @@ def test_wrong_shapes_and_dtypes_are_named(locs, message):
 
 
 @pytest.mark.parametrize("batch", [[0], [2, 0]])
-def test_empty_batch_is_refused(batch):
+def test_empty_batch_is_rejected(batch):
     """No instances are no batch."""
     td = TensorDict({"locs": torch.rand(*batch, 5, 2)}, batch_size=batch)
     message = "expected at least one tsp instance, .*; is the data set or the slice of it empty"
@@ -264,7 +264,7 @@ def test_solution_check_can_be_switched_off_and_on():
     [torch.arange(5), torch.arange(5).expand(3, 5), torch.arange(5.0).expand(2, 5)],
     ids=["no batch", "another batch", "floats"],
 )
-def test_actions_of_wrong_shape_or_dtype_are_refused(actions):
+def test_actions_of_wrong_shape_or_dtype_are_rejected(actions):
     """Before any hook trips over them."""
     env = TSPEnv(generator_params=TSP5)
     with pytest.raises(ConfigError, match=r"integer actions of shape \[\*B, T\] with batch \[2\]"):
@@ -282,7 +282,7 @@ def test_actions_of_wrong_shape_or_dtype_are_refused(actions):
     ],
 )
 def test_step_needs_one_index_per_instance(check_action: bool, action, got: str):
-    """A missing action, floats or another shape are refused before any hook trips over them."""
+    """A missing action, floats or another shape are rejected before any hook trips over them."""
     env = CVRPEnv(generator_params={"num_loc": 5}, check_action=check_action)
     td = env.reset(batch_size=2)
     if action is not None:
@@ -293,7 +293,7 @@ def test_step_needs_one_index_per_instance(check_action: bool, action, got: str)
 
 
 @pytest.mark.parametrize("name", ENVS.names())
-def test_step_refuses_what_the_mask_forbids(name: str):
+def test_step_rejects_masked_actions(name: str):
     """On a CPU by default, numbers that are no action included; the decode loop never looks."""
     env = get_env(name)
     td = env.reset(batch_size=2)
@@ -307,7 +307,7 @@ def test_step_refuses_what_the_mask_forbids(name: str):
         with pytest.raises(InvalidActionError, match="forbidden ones in instances"):
             env.step(td.copy().set("action", action))
     trusting = get_env(name, check_action=False)
-    check = "improvement.ImprovementEnvBase._refuse_forbidden"
+    check = "improvement.ImprovementEnvBase._reject_forbidden"
     with patch(f"rl4co.envs.{check if is_improvement(env) else 'base.reject_masked'}") as look:
         trusting.step(td.copy().set("action", allowed_action(env, td)))
         env.advance(dict(td.items()), allowed_action(env, td))
@@ -322,7 +322,7 @@ def allowed_action(env, td):
 
 
 def test_step_does_not_look_at_actions_on_a_device():
-    """A look would wait for the device; tensors without values stand in for one."""
+    """A look would wait for the device; tensors without values simulate it."""
     env = TSPEnv(generator_params=TSP5)
     td = env.reset(batch_size=2).set("action", torch.tensor([0, 3]))
     far = TSPEnv(generator_params=TSP5, device="meta")
@@ -456,7 +456,7 @@ def test_missing_file_raises(tmp_path):
         env.dataset(4, phase="val", filename="absent")
 
 
-def test_file_of_another_problem_is_refused(tmp_path):
+def test_file_of_another_problem_is_rejected(tmp_path):
     """The message lists expected and found keys."""
     save_tensordict_to_npz(CVRPEnv(generator_params={"num_loc": 4}).generate(2), tmp_path / "cvrp")
     write(tmp_path, "tsp", 2)
@@ -542,7 +542,7 @@ def test_arguments_of_the_generator_are_told_apart(env_cls):
 
 @pytest.mark.parametrize("axes", ["n, 2", ("n", 2), "[B, n, 2]", "n-1", "2n", 5])
 def test_grammar_of_instance_shapes(axes):
-    """What is not an axis is refused with the key, the text and the grammar."""
+    """What is not an axis is rejected with the key, the text and the grammar."""
     cls = type("Mine", (TSPEnv,), {"instance_shapes": {"locs": axes}})
     with pytest.raises(ConfigError, match="axes of tsp key 'locs' as sizes") as caught:
         cls()

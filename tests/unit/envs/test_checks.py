@@ -586,7 +586,7 @@ def test_settings_do_not_matter(options):
     check_env(CVRPEnv(generator_params=SMALL, **options))
 
 
-class RefusesAll(TSPEnv):
+class RejectsAll(TSPEnv):
     def _violations(self, state, actions):
         return {"luck": torch.ones_like(actions[..., 0], dtype=torch.bool)}
 
@@ -599,7 +599,7 @@ class NoNumber(TSPEnv):
 @pytest.mark.parametrize(
     ("env_cls", "sentence", "false"),
     [
-        (RefusesAll, "rejects solutions that the mask allows", "batch mates"),
+        (RejectsAll, "rejects solutions that the mask allows", "batch mates"),
         (ForgetsVisits, "the mask forgets what was taken", "batch mates"),
         (ForgetsCustomers, "the mask forgets what was taken", "raise the bound"),
         (InvertedTours, "the mask is inverted", "the mask allows no action"),
@@ -607,7 +607,7 @@ class NoNumber(TSPEnv):
     ],
 )
 def test_a_mistake_is_not_described_as_another(env_cls, sentence: str, false: str):
-    """A check that refuses everything blames nobody in particular; NaN equals itself."""
+    """A check that rejects everything blames nobody in particular; NaN equals itself."""
     found = findings(env_cls(generator_params=SMALL))
     assert any(sentence in text for text in found)
     assert not any(false in text for text in found), "\n".join(found)
@@ -667,7 +667,7 @@ def test_generator_of_one_batch_axis():
 
 
 def test_infeasible_generator_is_reported():
-    """Instances that the environment itself refuses end the check at once."""
+    """Instances that the environment itself rejects end the check at once."""
 
     class Overloaded(CVRPGenerator):
         def _generate(self, batch_size, rng):
@@ -742,7 +742,7 @@ def test_check_leaves_no_trace():
 
 
 @pytest.mark.parametrize("arguments", [{"batch_size": 1}, {"num_rollouts": 0}])
-def test_bad_arguments_are_refused(arguments):
+def test_bad_arguments_are_rejected(arguments):
     """A batch of one, or no rollout, shows nothing."""
     with pytest.raises(ConfigError, match="batch_size >= 2 and num_rollouts >= 1"):
         check_env(TSPEnv(), **arguments)

@@ -167,7 +167,7 @@ def test_planar_samplers_stay_in_their_square(name: str, low: float, high: float
 
 
 @pytest.mark.parametrize("name", PLANAR)
-def test_planar_samplers_refuse_single_values(name: str):
+def test_planar_samplers_reject_single_values(name: str):
     """A batch of demands is not a set of points."""
     with pytest.raises(ConfigError, match=r"size \[\*B, N, 2\]"):
         make(name).sample(torch.Size([4, 20]))
@@ -297,7 +297,7 @@ def test_torch_classes_take_bounds_and_prefixed_options():
 
 
 def test_axes_of_a_torch_distribution_come_last():
-    """A distribution over points gives points; one of another shape is refused."""
+    """A distribution over points gives points; one of another shape is rejected."""
     sampler = get_sampler("loc", MultivariateNormal(torch.tensor([5.0, -5.0]), torch.eye(2)))
     points = sampler.sample(torch.Size([3, 400, 2]), seeded())
     assert points.mean((0, 1)).tolist() == pytest.approx([5, -5], abs=0.2)
@@ -352,7 +352,7 @@ def test_factory_gets_its_options():
         get_sampler("x", named, scael=10.0)
 
 
-def test_function_with_wrong_result_is_refused():
+def test_function_with_wrong_result_is_rejected():
     """Shape and type are checked where the function is called."""
     with pytest.raises(ConfigError, match=r"shape \[3, 2\], got \[2\]"):
         get_sampler("x", lambda size: torch.zeros(2)).sample(torch.Size([3, 2]))
@@ -389,13 +389,13 @@ def test_unknown_name_suggests_the_nearest():
         ([1, 2], {}, r"got \[1, 2\]"),
     ],
 )
-def test_bad_options_are_refused(distribution, options, message):
+def test_bad_options_are_rejected(distribution, options, message):
     """Missing and impossible options raise and name themselves."""
     with pytest.raises(ConfigError, match=message):
         get_sampler("loc", distribution, **options)
 
 
-def test_unknown_options_are_refused():
+def test_unknown_options_are_rejected():
     """With those that the distribution has."""
     with pytest.raises(UnknownArgumentError, match=r"'loc_mean'; known: \(none\)"):
         get_sampler("loc", 3.0, loc_mean=0.5)
@@ -407,7 +407,7 @@ def test_unknown_options_are_refused():
         get_sampler("loc", "normal", loc_men=0.5, loc_std=1.0)
 
 
-def test_low_above_high_is_refused():
+def test_low_above_high_is_rejected():
     """An empty interval has no values."""
     with pytest.raises(ConfigError, match="low <= high"):
         get_sampler("loc", "uniform", 1.0, 0.0)

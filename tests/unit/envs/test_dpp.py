@@ -1,4 +1,4 @@
-"""Decap placement with one port and with several: scores, instances, files, pictures."""
+"""Decap placement with one port and with several: scores, instances, files, figures."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ def test_keepouts_and_ports_have_the_numbers_of_the_paper():
 
 
 @pytest.mark.parametrize("cls", ENVS)
-def test_own_numbers_of_decaps(cls):
+def test_numbers_of_decaps_per_instance(cls):
     """Instances finish at different steps, and are worth what they are worth alone."""
     env = cls(generator_params={"grid_size": 5, "min_decaps": 1, "max_decaps": 4})
     td = env.reset(env.generator(32, rng=torch.Generator().manual_seed(0)))
@@ -180,7 +180,7 @@ def test_own_numbers_of_decaps(cls):
         torch.testing.assert_close(alone, reward[b : b + 1])
 
 
-def test_a_generator_of_ones_own():
+def test_custom_generators():
     class Centre(Generator):
         def _generate(self, batch_size, rng):
             free = torch.ones(*batch_size, 25, dtype=torch.bool)
@@ -213,12 +213,12 @@ def test_a_generator_of_ones_own():
         ({"min_loc": 1.0}, "min_loc < max_loc"),
     ],
 )
-def test_bad_settings_are_refused(params, message):
+def test_bad_settings_are_rejected(params, message):
     with pytest.raises(ConfigError, match=message):
         DPPGenerator(**params)
 
 
-def test_bad_settings_of_several_ports_are_refused():
+def test_bad_settings_of_several_ports_are_rejected():
     with pytest.raises(ConfigError, match="num_probes_min to be an integer from 1 to 5"):
         MDPPGenerator(num_probes_min=6)
     with pytest.raises(UnknownNameError, match="minmax"):
@@ -277,11 +277,11 @@ def test_data_sets_by_the_published_call():
     assert get_env("mdpp").reset(td).batch_size == (5,)
 
 
-# ---------------------------------------------------------------- pictures
+# ---------------------------------------------------------------- figures
 
 
 @pytest.mark.parametrize("cls", ENVS)
-def test_picture(cls):
+def test_figure(cls):
     """Board and curves; the title has the reward."""
     env = cls(generator_params={"grid_size": [4, 6]})
     td = env.reset(batch_size=2)
@@ -301,7 +301,7 @@ def test_picture(cls):
     assert len(alone.axes[1].lines) == (td["probe"][0].sum() if cls is MDPPEnv else 1)
 
 
-def test_picture_on_given_axes():
+def test_figure_on_given_axes():
     from matplotlib.figure import Figure
 
     axes = Figure().subplots(1, 2)

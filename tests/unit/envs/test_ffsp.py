@@ -539,7 +539,7 @@ def test_dead_ends_do_not_exist() -> None:
             rollout(env, td, random_policy)  # raises if it gets stuck
 
 
-def test_pictures():
+def test_figures():
     """A bar for each operation where and when it runs; a row for each job without a solution."""
     env = FFSPEnv(generator_params={"num_stage": 3, "num_machine": 2, "num_job": 5})
     td = env.permute_machines(env.reset(batch_size=2), 2)

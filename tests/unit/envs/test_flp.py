@@ -52,7 +52,7 @@ def test_generator_has_the_published_keys():
 
 
 @pytest.mark.parametrize("to_choose", [0, 6, -1, 2.5, True])
-def test_generator_refuses_more_than_there_are(to_choose):
+def test_generator_rejects_a_choice_of_too_many(to_choose):
     with pytest.raises(ConfigError, match="to_choose to be an integer from 1 to 5"):
         FLPGenerator(num_loc=5, to_choose=to_choose)
 
@@ -150,7 +150,7 @@ def test_local_search_compiled_and_plain_agree():
     assert np.array_equal(swap_facilities(costs, chosen, counts, max_iterations=0)[0], chosen[0])
 
 
-def test_local_search_refuses_what_is_no_selection():
+def test_local_search_rejects_invalid_selections():
     costs = np.zeros((1, 3, 3))
     with pytest.raises(InvalidSolutionError, match="chosen twice"):
         swap_facilities(costs, np.array([[1, 1]]), np.array([2]))
@@ -158,7 +158,7 @@ def test_local_search_refuses_what_is_no_selection():
         swap_facilities(np.full((1, 3, 3), np.nan), np.array([[0]]), np.array([1]))
 
 
-def test_distances_that_are_no_numbers_are_refused():
+def test_distances_that_are_no_numbers_are_rejected():
     td = FLPGenerator(num_loc=4)(2)
     td["orig_distances"][1, 2, 3] = torch.nan
     with pytest.raises(InvalidInstanceError, match=r"orig_distances is finite.*instances 1"):
@@ -179,7 +179,7 @@ def test_published_names():
 
 
 @pytest.mark.parametrize("given", ["locs", "cost_matrix", "orig_distances"])
-def test_pictures(given: str):
+def test_figures(given: str):
     """With facilities or without, from coordinates or a matrix; customers have the right colour."""
     env = FLPEnv()
     instance = mixed_batch(2)

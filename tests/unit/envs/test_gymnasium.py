@@ -1,4 +1,4 @@
-"""Gymnasium's interface: its own checker, rewards, seeds, forbidden actions, batches, pictures."""
+"""Gymnasium's interface: its own checker, rewards, seeds, forbidden actions, batches, figures."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_dense_rewards_come_step_by_step(inner):
     assert sum(reward != 0 for reward in rewards) > 1
 
 
-def test_solution_is_what_the_environment_says():
+def test_solutions_are_those_of_the_environment():
     """The objective is `get_reward` of the solution on the instance that was given."""
     inner = TSPEnv(generator_params={"num_loc": 7})
     instance = inner.generator(1)
@@ -142,7 +142,7 @@ def test_batches_of_moves_and_given_instances():
     assert not torch.equal(torch.as_tensor(seen["locs"]), instances["locs"])
 
 
-def test_pictures():
+def test_figures():
     """Of the instance, then of the solution so far; one for each of a batch."""
     env = GymnasiumEnv(TSPEnv(generator_params={"num_loc": 5}), render_mode="rgb_array")
     env.reset(seed=1)
@@ -157,7 +157,7 @@ def test_pictures():
     assert GymnasiumEnv(inner).render() is None
 
 
-def test_what_does_not_fit_is_refused():
+def test_invalid_calls_are_rejected():
     inner = TSPEnv(generator_params={"num_loc": 5})
     with pytest.raises(ConfigError, match="get_env"):
         GymnasiumEnv("tsp")

@@ -361,7 +361,7 @@ def test_actions_of_another_form():
         env.reset(SQUARE, inital="greedy")
 
 
-def test_what_has_no_meaning_is_refused():
+def test_what_has_no_meaning_is_rejected():
     env = TSPkoptEnv()
     td = env.reset(SQUARE)
     with pytest.raises(UnsupportedError, match="do not terminate"):
@@ -493,11 +493,11 @@ def test_the_rules_are_those_of_the_kind():
     assert "there is no end" not in rules_for(TSPEnv())
 
 
-# ---------------------------------------------------------------- pictures
+# ---------------------------------------------------------------- figures
 
 
 @pytest.mark.parametrize("variant", ["2-opt", "orders"])
-def test_picture_of_a_move(variant: str):
+def test_figure_of_a_move(variant: str):
     """Removed and added edges in their colours, both costs in the title."""
     env, rng = VARIANTS[variant](8), derive_generator(5)
     td = env.reset(batch_size=2, initial="greedy")
@@ -515,7 +515,7 @@ def test_picture_of_a_move(variant: str):
     assert ADDED not in [line.get_color() for line in still.axes[0].get_lines()]
 
 
-def test_picture_of_costs():
+def test_figure_of_costs():
     figure = render_costs({"a": [3.0, 2.0], "b": [3.0, 3.0]}, reference=1.0)
     assert [text.get_text() for text in figure.axes[0].get_legend().get_texts()] == [
         "a", "b", "reference",

@@ -1,4 +1,4 @@
-"""Tensors that are no instances: refused by name at the door, whatever is wrong with them."""
+"""Tensors that are no instances: rejected by name by `reset`, whatever is wrong with them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ OTHER_DTYPES = (torch.float32, torch.int64, torch.int32, torch.uint8, torch.bool
 
 
 @pytest.mark.parametrize("name", ENVS.names())
-def test_tensors_of_another_kind_are_refused(name: str):
+def test_tensors_of_another_kind_are_rejected(name: str):
     """Of another dtype or shape, or with numbers that are none."""
     env = get_env(name)
     td = env.generate(2)
@@ -27,14 +27,14 @@ def test_tensors_of_another_kind_are_refused(name: str):
         f"{key}: {what}"
         for key in td.keys()
         for what, value in wrong_tensors(td[key], key in env.unlimited_keys)
-        if not is_refused(env, td.clone(recurse=False).set(key, value))
+        if not is_rejected(env, td.clone(recurse=False).set(key, value))
         and not (key in env.integer_keys and number_kind(value) == "integer")
     ]
     assert not accepted
 
 
-def is_refused(env: RL4COEnvBase, td: TensorDictBase) -> bool:
-    """Whether `reset` refuses instances; any other error is passed on."""
+def is_rejected(env: RL4COEnvBase, td: TensorDictBase) -> bool:
+    """Whether `reset` rejects instances; any other error is passed on."""
     try:
         env.reset(td)
     except InvalidInstanceError as error:
@@ -43,7 +43,7 @@ def is_refused(env: RL4COEnvBase, td: TensorDictBase) -> bool:
 
 
 def wrong_tensors(value: Tensor, unlimited: bool) -> Iterator[tuple[str, Tensor]]:
-    """What cannot stand in for a tensor `[B, ...]` of an instance, with its name."""
+    """Values that are no tensor `[B, ...]` of an instance, with its name."""
     for dtype in OTHER_DTYPES:
         both_real = dtype.is_floating_point and value.is_floating_point()
         if dtype != value.dtype and not both_real:
@@ -60,7 +60,7 @@ def wrong_tensors(value: Tensor, unlimited: bool) -> Iterator[tuple[str, Tensor]
 
 
 @pytest.mark.parametrize("name", ["mtsp", "mdcpdp", "ffsp"])
-def test_numbers_whose_sums_overflow_are_refused(name: str):
+def test_numbers_whose_sums_overflow_are_rejected(name: str):
     """Far below infinity, where rewards would be NaN; the limit itself has finite rewards."""
     env = get_env(name)
     td = env.generate(2)

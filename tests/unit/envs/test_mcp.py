@@ -93,7 +93,7 @@ def test_samplers_of_published_notebooks():
         ({"num_sets": 2.5}, "num_sets"),
     ],
 )
-def test_generator_refuses_what_does_not_fit(arguments, message):
+def test_generator_rejects_inconsistent_arguments(arguments, message):
     with pytest.raises(ConfigError, match=message):
         MCPGenerator(**arguments)
 
@@ -174,7 +174,7 @@ def test_published_names():
 
 
 def test_no_augmentation():
-    """Refused by name, and where somebody tries anyway."""
+    """Rejected by name, and where somebody tries anyway."""
     env = MCPEnv()
     with pytest.raises(UnsupportedError, match="use sampling instead"):
         env.check_augmentation("dihedral8")
@@ -182,7 +182,7 @@ def test_no_augmentation():
         StateAugmentation()(env.generator(2))
 
 
-def test_pictures():
+def test_figures():
     """Chosen sets have their rows; the title has the covered weight."""
     env = MCPEnv()
     instances = mixed_batch(3)

@@ -57,7 +57,7 @@ def test_passive_and_symmetric_at_all_frequencies():
     assert np.linalg.eigvalsh(impedance.real).min() > 0.5
 
 
-def test_a_grid_of_nothing_is_refused():
+def test_empty_grids_are_rejected():
     with pytest.raises(ConfigError, match="expected cols of a grid"):
         PowerGrid(3, 0)
 
@@ -134,13 +134,13 @@ def asymmetric(chip):
         ({"decap": lambda d: d * np.nan}, "decap at 4 frequencies"),
     ],
 )  # fmt: skip
-def test_what_is_not_a_chip_is_refused(small, changes, message):
+def test_invalid_chip_files_are_rejected(small, changes, message):
     save_another_chip(small, **changes)
     with pytest.raises(FileFormatError, match=message):
         read_chip(small, **NAMES, grid_size=(2, 3))
 
 
-def test_cells_that_make_no_grid_are_refused(small):
+def test_cells_that_form_no_grid_are_rejected(small):
     with pytest.raises(ConfigError, match=r"a square grid .* got 6 cells"):
         read_chip(small, **NAMES)
     with pytest.raises(ConfigError, match="expected 3 x 3"):

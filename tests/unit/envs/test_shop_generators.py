@@ -1,4 +1,4 @@
-"""Random job shops follow the paper's table; files give instances back; pictures show schedules."""
+"""Random job shops follow the paper's table; files give instances back; figures show schedules."""
 
 from __future__ import annotations
 
@@ -184,7 +184,7 @@ def test_files_give_the_instances_back(env_cls: Any, cls: Any, module: Any, tmp_
     assert len(drawn) == 12
     wide = cls(tmp_path, n_ops_max=77).instances
     assert wide["pad_mask"].shape == (12, 77)
-    with pytest.raises(ConfigError, match="room for"):
+    with pytest.raises(ConfigError, match="num_ops"):
         cls(tmp_path, n_ops_max=3)
 
 
@@ -207,12 +207,12 @@ def test_a_set_as_npz(tmp_path: Path):
     assert torch.equal(env.load_data(path)["proc_times"], td["proc_times"])
 
 
-# ---------------------------------------------------------------- pictures
+# ---------------------------------------------------------------- figures
 
 
 @pytest.mark.parametrize("env_cls", [FJSPEnv, JSSPEnv])
 @pytest.mark.parametrize("num_jobs", [1, 3, 25])
-def test_pictures(env_cls: Any, num_jobs: int):
+def test_figures(env_cls: Any, num_jobs: int):
     """A bar for each operation at its place, a line at the makespan, a colour per job."""
     env = env_cls(generator_params={"num_jobs": num_jobs, "num_machines": 4})
     episode = record_episode(env, env.generate(2), derive_generator(0))

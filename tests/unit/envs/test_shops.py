@@ -262,7 +262,7 @@ def test_the_best_schedule_may_need_waiting():
 @BOTH
 @WAITING
 def test_mutated_solutions_are_judged_by_the_rules(name: str, may_wait: bool):
-    """Random changes to solutions: refused if and only if the plain shop floor refuses them."""
+    """Random changes to solutions: rejected if and only if the plain shop floor rejects them."""
     env, rnd = shop_env(name, may_wait), random.Random(0)
     verdicts = set()
     for seed in range(6):
@@ -468,7 +468,7 @@ def test_bad_settings(name: str):
 
 @BOTH
 def test_check_mask(name: str):
-    """A state without a way on is refused, with the instance; sound ones pass."""
+    """A state without a way on is rejected, with the instance; sound ones pass."""
     env = shop_env(name, check_mask=True, check_instance=False)
     td = env.generate(3)
     record_episode(env, td, derive_generator(0))

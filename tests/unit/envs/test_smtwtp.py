@@ -95,7 +95,7 @@ def test_sizes_and_starts_come_from_the_instance():
     assert env.select_start_nodes(td, 8).tolist() == [job for job in range(1, 9) for _ in range(3)]
 
 
-def test_pictures():
+def test_figures():
     """A bar for each job in the order of the solution, and the cost in the title."""
     env = SMTWTPEnv(generator_params={"num_job": 6})
     td = env.reset(batch_size=3)

@@ -157,7 +157,7 @@ def test_flow_shop(solver):
     assert env.default_solver().name not in ("genetic", "particle_swarm")
 
 
-# ---------------------------------------------------------------- limits and refusals
+# ---------------------------------------------------------------- limits and rejections
 
 
 def test_time_is_kept():
@@ -173,7 +173,7 @@ def test_formulations_are_no_solvers():
     assert {"dpp", "mdpp", "ffsp"} <= set(FORMULATIONS.names())
 
 
-def test_what_cannot_be_solved_is_refused(small):
+def test_what_cannot_be_solved_is_rejected(small):
     env, td = small
     with pytest.raises(ConfigError, match="elite < population"):
         env.solve(td, solver="genetic", elite=20)

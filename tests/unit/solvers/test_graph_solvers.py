@@ -110,7 +110,7 @@ def test_the_smaller_program_is_a_bound():
     instance = {key: value[1].numpy() for key, value in td.items()}
     costs = instance["orig_distances"].astype(np.float64)
     for depth in (1, 3):
-        price = flp._price_beyond(costs, depth)
+        price = flp._cost_beyond(costs, depth)
         nearest = np.argsort(costs, axis=0, kind="stable")[:depth]
         for subset in itertools.combinations(range(8), 3):
             open_here = np.isin(nearest, subset)  # [K, N]

@@ -49,7 +49,7 @@ def test_large_instances_in_bounded_memory(problem: str, solver: str):
 
 
 @pytest.mark.parametrize("solver", ["lkh", "pyvrp", "ortools"])
-def test_solvers_with_a_matrix_refuse_and_name_others(solver: str):
+def test_solvers_with_a_matrix_reject_large_instances_and_name_others(solver: str):
     problem = "tsp" if solver == "lkh" else "cvrp"
     env = get_env(problem, generator_params={"num_loc": SIZE}, seed=0)
     with pytest.raises(UnsupportedError, match=r"5,000 nodes.*ils"):
@@ -86,7 +86,7 @@ def test_candidate_edges_grow_with_the_number_of_nodes_alone():
         assert embedding.degree(35_000) == embedding.degree(10_000) <= 200
 
 
-def test_asymmetric_matrices_are_refused_where_they_make_no_sense():
+def test_asymmetric_matrices_are_rejected_where_they_make_no_sense():
     env = get_env("tsp")
     td = env.reset(env.generator(1))
     td["cost_matrix"] = torch.rand(1, 20, 20)
@@ -98,7 +98,7 @@ def test_asymmetric_matrices_are_refused_where_they_make_no_sense():
 @pytest.mark.parametrize("solver", ["glop", "sweep"])
 @pytest.mark.parametrize("problem", ["tsp", "cvrp"])
 def test_matrices_need_their_coordinates_where_these_are_all_that_counts(problem, solver):
-    """Rounded distances are solved by their coordinates, others are refused."""
+    """Rounded distances are solved by their coordinates, others are rejected."""
     env = get_env(problem, generator_params={"num_loc": 20}, seed=0)
     td = env.reset(env.generate(2))
     td["cost_matrix"] = torch.cdist(td["locs"], td["locs"]).mul(100).round()

@@ -263,8 +263,8 @@ def test_command(lkh3: str, command: Commands, tmp_path: Path, monkeypatch: pyte
     os.symlink(lkh3, "LKH")
     neither, variable = {"RL4CO_LKH": ""}, {"RL4CO_LKH": lkh3}
     solve = ("solve", "tiny.vrp", "--solver", "lkh", "--json")
-    refused = command(*solve, env=neither)
-    assert refused.code == 2 and "name one with executable=..., --lkh-exec" in refused.error
+    rejected = command(*solve, env=neither)
+    assert rejected.code == 2 and "name one with executable=..., --lkh-exec" in rejected.error
     found = command(*solve, "--lkh-executable", "./LKH", env=neither)
     assert found.json["results"][0]["cost"] == 32, found
     polish = ("--initial", "one.sol", "--polish", "9", "--polish-solver", "lkh", "--json")

@@ -273,14 +273,14 @@ def test_default_solvers(problem, expected):
         ("tsp", {}, "cpsat", "'cpsat' cannot solve tsp.*scheduling formulation"),
     ],
 )
-def test_what_cannot_be_solved_is_refused(problem, options, name, reason):
+def test_what_cannot_be_solved_is_rejected(problem, options, name, reason):
     """With the reason, before any time is spent."""
     env = get_env(problem, **options)
     with pytest.raises(UnsupportedError, match=reason):
         env.solve(env.generate(1), solver=name)
 
 
-def test_pyvrp_refuses_customers_without_demand_between_backhauls():
+def test_pyvrp_rejects_customers_without_demand_between_backhauls():
     """It keeps the order of classes by forbidding legs, which such a customer would circumvent."""
     env = get_env("mtvrp", generator_params={"num_loc": 5, "variant_preset": "vrpb"})
     td = env.generator(1, rng=torch.Generator().manual_seed(0))
@@ -303,7 +303,7 @@ def test_missing_packages_name_the_extra(name, package, monkeypatch):
         env.solve(env.generate(1), solver=name)
 
 
-def test_old_releases_of_pyvrp_are_refused(monkeypatch):
+def test_old_releases_of_pyvrp_are_rejected(monkeypatch):
     """Their models are made of other parts; Python 3.10 gets no other."""
     pytest.importorskip("pyvrp")
     module = importlib.import_module("rl4co.solvers.pyvrp")
@@ -328,7 +328,7 @@ def test_old_releases_of_pyvrp_are_refused(monkeypatch):
     ],
 )
 def test_bad_options(name, options, error, message):
-    """Wrong settings are refused before anything is solved."""
+    """Wrong settings are rejected before anything is solved."""
     env = get_env("cvrp", generator_params={"num_loc": 5})
     with pytest.raises(error, match=message):
         env.solve(env.generate(1), solver=name, **options)

@@ -33,7 +33,7 @@ QUICK: dict[str, dict[str, int]] = {
 }
 #: Solvers that need further methods of a formulation.
 WITH_METHODS = ("genetic", "greedy", "particle_swarm")
-#: A solver that refuses the instances of a problem of its kind.
+#: A solver that rejects the instances of a problem of its kind.
 BEYOND = ("lkh", "cvrp")
 #: Package that a solver needs.
 PACKAGES = {"lkh": "elkai", "pyvrp": "pyvrp", "ortools": "ortools"}
@@ -69,8 +69,8 @@ def test_costs_are_minus_the_reward(name, problem, batch):
     """Solutions are valid in the environment's encoding and cost what it says."""
     env = get_env(problem, generator_params={"num_loc": 8})
     reads = SOLVERS[name].reads
-    refused = reads is not None and not issubclass(FORMULATIONS[problem], reads)
-    if refused or name in WITH_METHODS or (name, problem) == BEYOND:
+    rejected = reads is not None and not issubclass(FORMULATIONS[problem], reads)
+    if rejected or name in WITH_METHODS or (name, problem) == BEYOND:
         with pytest.raises(UnsupportedError, match=f"(?i){name}.*{problem}"):
             env.solve(env.generate(batch), solver=name)
         return
@@ -218,7 +218,7 @@ def test_random_solutions_are_reproducible():
     ],
 )
 def test_bad_arguments(arguments, error):
-    """Wrong settings are refused before anything is solved."""
+    """Wrong settings are rejected before anything is solved."""
     if arguments.get("runs") is not None and importlib.util.find_spec("elkai") is None:
         pytest.skip("no elkai")
     env = get_env("tsp", generator_params={"num_loc": 5})
@@ -226,7 +226,7 @@ def test_bad_arguments(arguments, error):
         env.solve(env.generate(1), **{"solver": "nearest_neighbor", **arguments})
 
 
-def test_bad_instances_are_refused():
+def test_bad_instances_are_rejected():
     """A single instance without batch axis, a half-finished one, and NaN for a coordinate."""
     env = get_env("tsp", generator_params={"num_loc": 5})
     with pytest.raises(ConfigError, match="one batch axis"):

@@ -105,7 +105,7 @@ def test_lkh_goes_on_from_a_solution(problem: str, size: int):
 
 
 @pytest.mark.solvers
-def test_one_crew_begins_with_tours_and_without():
+def test_one_worker_pool_starts_with_and_without_tours():
     """LKH remembers the file of a tour for as long as its process lives; workers are kept apart."""
     pytest.importorskip("elkai")
     env, instances, actions, _ = make("tsp", 8)
@@ -158,7 +158,7 @@ def test_solvers_without_a_start_say_so():
         env.solve(instances, initial=actions)
 
 
-def test_bad_starts_are_refused():
+def test_bad_starts_are_rejected():
     """A start that breaks a constraint, or that the formulation does not know."""
     pytest.importorskip("pyvrp")
     env, instances, actions, _ = make("cvrp")

@@ -48,7 +48,7 @@ def test_workers_stay_and_tell_their_times():
         os.kill(pid, 0)
 
 
-def test_without_a_crew_workers_end_with_the_call():
+def test_without_a_worker_pool_workers_end_with_the_call():
     """Nothing is kept, before or after."""
     with WorkerPool() as pool, pool.running():
         pass

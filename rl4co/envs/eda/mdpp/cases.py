@@ -20,9 +20,9 @@ def with_ports(rows: int, cols: int, *ports: int) -> dict[str, Any]:
 
 def few_ports(max_decaps: int, **arguments: Any) -> dict[str, Any]:
     """Arguments of an environment on a chip of four cells."""
-    given = settings(2, 2, max_decaps)
-    params = {**given["generator_params"], "num_probes_min": 1, "num_probes_max": 2}
-    return {**given, "generator_params": params, **arguments}
+    arguments_of_dpp = settings(2, 2, max_decaps)
+    params = {**arguments_of_dpp["generator_params"], "num_probes_min": 1, "num_probes_max": 2}
+    return {**arguments_of_dpp, "generator_params": params, **arguments}
 
 
 CORNERS, PUBLISHED = with_ports(2, 2, 0, 3), with_ports(10, 10, 0, 99, 45)

@@ -64,13 +64,13 @@ def render(
         server = costs[facilities].argmin(axis=0)  # [N], the place of a facility in the list
         server[facilities] = np.arange(len(facilities))
         colors = np.array(route_colors(len(facilities)), dtype=object)[server]
-        _draw_ways(ax, points, points[facilities][server], colors)
+        _draw_assignments(ax, points, points[facilities][server], colors)
         noun = "facility" if len(facilities) == 1 else "facilities"
         cost = format_cost(float(costs[facilities].min(axis=0).sum()))
         heading += f" · {len(facilities)} {noun} · cost {cost}"
-    others = np.setdiff1d(np.arange(size), facilities)
-    names = others if numbers else None
-    draw_nodes(ax, points[others], color=colors[others].tolist(), names=names)
+    customers = np.setdiff1d(np.arange(size), facilities)
+    names = customers if numbers else None
+    draw_nodes(ax, points[customers], color=colors[customers].tolist(), names=names)
     _draw_facilities(ax, points[facilities], colors[facilities], facilities if numbers else None)
     draw_title(ax, heading if title is None else title, note)
     figure = root_figure(ax)
@@ -79,7 +79,7 @@ def render(
     return figure
 
 
-def _draw_ways(ax: Axes, points: np.ndarray, ends: np.ndarray, colors: np.ndarray) -> None:
+def _draw_assignments(ax: Axes, points: np.ndarray, ends: np.ndarray, colors: np.ndarray) -> None:
     """Straight lines from customers `[N, 2]` to their facilities `[N, 2]`."""
     from matplotlib.collections import LineCollection
 

@@ -66,9 +66,9 @@ def render(
     chosen = np.empty(0, np.int64)
     if actions is not None and len(actions):
         chosen = as_path(actions)[: int(state["n_sets_to_choose"])]
-    rest = np.setdiff1d(np.arange(len(incidence)), chosen)
+    not_chosen = np.setdiff1d(np.arange(len(incidence)), chosen)
     shown = len(chosen) == 0 or len(incidence) <= MAX_NUMBERED_SETS
-    rows = np.concatenate([chosen, rest]) if shown else chosen
+    rows = np.concatenate([chosen, not_chosen]) if shown else chosen
     # The first chosen set that has an item; as many as there are sets if none does.
     first = np.where(incidence[chosen].any(0), incidence[chosen].argmax(0) if len(chosen) else 0,
                      len(chosen))  # fmt: skip

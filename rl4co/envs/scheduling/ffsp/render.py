@@ -86,8 +86,8 @@ def _job_bars(state: Mapping[str, Tensor], num_stages: int) -> list[Bar]:
     ends = means.cumsum(-1)
     return [
         Bar(job, end - mean, end, job, (f"stage {stage}", str(stage)))
-        for job, (own, own_ends) in enumerate(zip(means.tolist(), ends.tolist(), strict=True))
-        for stage, (mean, end) in enumerate(zip(own, own_ends, strict=True))
+        for job, (job_means, job_ends) in enumerate(zip(means.tolist(), ends.tolist(), strict=True))
+        for stage, (mean, end) in enumerate(zip(job_means, job_ends, strict=True))
     ]
 
 

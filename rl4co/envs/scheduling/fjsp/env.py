@@ -11,6 +11,7 @@ import torch
 
 from tensordict import TensorDict, TensorDictBase
 from torch import Tensor
+from typing_extensions import override
 
 from rl4co.core.errors import (
     InvalidActionError,
@@ -170,7 +171,7 @@ class FJSPEnv(ShopSchedules):
         return {**state, **self._observe(state)}
 
     def _machine_facts(self, instance: State) -> State:
-        """What the choice of machines adds to the state, for the instance as a whole."""
+        """Keys of the state that describe machines and do not change in an episode."""
         return machine_facts(instance, self.bound)
 
     def _transition(self, state: State, action: Tensor) -> State:
@@ -219,11 +220,10 @@ class FJSPEnv(ShopSchedules):
         return machine, times.gather(-1, machine * num_ops + op)
 
     def _action_of(self, state: State, job: Tensor, machine: Tensor) -> Tensor:
-        """The action that starts the next operation of a job on a machine."""
         return 1 + job * state["busy_until"].shape[-1] + machine
 
     def _observe(self, state: State) -> State:
-        """Moves the clock to the first time at which something can start, and looks around."""
+        """Moves the clock to the first time at which something can start; derives the keys."""
         left = ~state["op_scheduled"].gather(-1, state["next_op"])  # [*B, J]
         ready = torch.where(left, state["job_busy_until"], torch.inf)  # [*B, J]
         machines = self._next_machines(state)
@@ -275,7 +275,7 @@ class FJSPEnv(ShopSchedules):
     def _action_mask(self, state: State) -> Tensor:
         now, done = state["time"].unsqueeze(-1), state["done"]
         startable = state["earliest_start"].flatten(now.dim() - 1) <= now  # [*B, A - 1]
-        # Waiting needs something to wait for; once done, it is what is left to do.
+        # Waiting needs a running operation; once done, it is the only allowed action.
         wait = done if self.mask_no_ops else done | (state["busy_until"] > now).any(-1, True)
         return torch.cat([wait, startable], -1)
 
@@ -285,8 +285,8 @@ class FJSPEnv(ShopSchedules):
         return state["lbs"].amax(-1, keepdim=True) - changes["lbs"].amax(-1, keepdim=True)
 
     @property
+    @override
     def has_dense_reward(self) -> bool:
-        """Whether single steps are rewarded."""
         return self.stepwise_reward
 
     def advance(self, state: State, action: Tensor) -> State:
@@ -313,19 +313,18 @@ class FJSPEnv(ShopSchedules):
 
     # ---------------------------------------------------------------- solutions
 
-    def _chosen(self, state: State, actions: Tensor) -> tuple[parts.Chosen, Tensor]:
-        """The operations that `actions [*B, T]` start; see :func:`parts.operations_in_turn`."""
+    def _selection(self, state: State, actions: Tensor) -> tuple[parts.Selection, Tensor]:
+        """The operations that `actions [*B, T]` start; see :func:`parts.selected_operations`."""
         index = actions - 1
         job = self._job_of(state, index)
-        op, upcoming = parts.operations_in_turn(state, job)
+        op, upcoming = parts.selected_operations(state, job)
         machine, duration = self._machine_of(state, index, op)
-        return parts.Chosen(job, op, machine, torch.where(job < 0, 0.0, duration)), upcoming
+        return parts.Selection(job, op, machine, torch.where(job < 0, 0.0, duration)), upcoming
 
-    def _played(self, state: State, actions: Tensor) -> tuple[parts.Chosen, parts.Played]:
-        """What actions start, and the clock at each of them, without stepping."""
-        chosen, upcoming = self._chosen(state, actions)
+    def _simulate(self, state: State, actions: Tensor) -> tuple[parts.Selection, parts.Timeline]:
+        selection, upcoming = self._selection(state, actions)
         first_free = partial(self._first_free, state)
-        return chosen, parts.play(state, chosen, upcoming, first_free)
+        return selection, parts.simulate(state, selection, upcoming, first_free)
 
     def _first_free(self, state: State, ops: Tensor, free: Tensor) -> Tensor:
         """When the first machine is free that can run an operation: `[*B, J], [*B, M]` → `[*B, J]`.
@@ -339,22 +338,22 @@ class FJSPEnv(ShopSchedules):
 
     def _objective(self, state: State, actions: Tensor) -> Tensor:
         if self.mask_no_ops and not parts.may_wait(actions):
-            chosen, _ = self._chosen(state, actions)
+            selection, _ = self._selection(state, actions)
             jobs, machines = state["next_op"].shape[-1], state["busy_until"].shape[-1]
-            return -parts.eager_makespan(chosen, jobs, machines)
-        chosen, played = self._played(state, actions)
-        return -(played.clock + chosen.duration).mul(~chosen.waits).amax(-1)
+            return -parts.eager_makespan(selection, jobs, machines)
+        selection, timeline = self._simulate(state, actions)
+        return -(timeline.clock + selection.duration).mul(~selection.waits).amax(-1)
 
     def _violations(self, state: State, actions: Tensor) -> dict[str, Tensor]:
-        chosen, played = self._played(state, actions)
-        schedule = parts.as_schedule(state, chosen, played.clock)
-        found = parts.schedule_violations(state, schedule.start_times, schedule.machines)
-        pointless = chosen.waits & ~(played.finished | played.running)  # [*B, T]
+        selection, timeline = self._simulate(state, actions)
+        schedule = parts.as_schedule(state, selection, timeline.clock)
+        violations = parts.schedule_violations(state, schedule.start_times, schedule.machines)
+        pointless = selection.waits & ~(timeline.finished | timeline.running)  # [*B, T]
         return {
-            parts.ONCE: found[parts.ONCE] | parts.repeated(state, chosen),
-            parts.ELIGIBLE: found[parts.ELIGIBLE],
-            parts.ORDER: found[parts.ORDER],
-            parts.CAPACITY: found[parts.CAPACITY],
+            parts.ONCE: violations[parts.ONCE] | parts.repeated(state, selection),
+            parts.ELIGIBLE: violations[parts.ELIGIBLE],
+            parts.ORDER: violations[parts.ORDER],
+            parts.CAPACITY: violations[parts.CAPACITY],
             parts.WAITING: pointless.any(-1),
         }
 
@@ -370,7 +369,7 @@ class FJSPEnv(ShopSchedules):
         return state["next_op"].shape[-1]
 
     def _start_actions(self, state: State, num_starts: int) -> Tensor:
-        """Each job's first operation on its fastest machine; jobs of padding repeat the others."""
+        """Each job's first operation on its fastest machine; padding jobs repeat other jobs."""
         job = parts.first_jobs(state, num_starts)  # [*B, S]
         first = state["start_op_per_job"].gather(-1, job)
         times = torch.where(state["proc_times"] > 0, state["proc_times"], torch.inf)

@@ -205,8 +205,8 @@ def check_range(what: str, low: int, high: int, name: str | None = None) -> None
         high: Upper limit.
         name: Name of the argument, if there is only one.
     """
-    whole = all(isinstance(x, int) and not isinstance(x, bool) for x in (low, high))
-    if whole and 1 <= low <= high:
+    are_integers = all(isinstance(x, int) and not isinstance(x, bool) for x in (low, high))
+    if are_integers and 1 <= low <= high:
         return
     if name is not None:
         raise ConfigError(f"expected {name} to be an integer >= 1, got {high!r}")

@@ -10,7 +10,7 @@ from rl4co.envs.base import State
 
 
 def machine_facts(instance: State, bound: str) -> State:
-    """What the choice of machines adds to the state, for the instance as a whole.
+    """Keys of the state that describe machines and do not change in an episode.
 
     Args:
         instance: See :class:`~rl4co.envs.scheduling.fjsp.env.FJSPEnv`.

@@ -119,9 +119,9 @@ class JSSPEnv(FJSPEnv):
         return free.gather(-1, state["ma_assignment"].gather(-1, ops))
 
     def _violations(self, state: State, actions: Tensor) -> dict[str, Tensor]:
-        found = super()._violations(state, actions)
-        del found[parts.ELIGIBLE]  # the instance names the machines, not the actions
-        return found
+        violations = super()._violations(state, actions)
+        del violations[parts.ELIGIBLE]  # the instance names the machines, not the actions
+        return violations
 
     def _instance_faults(self, instance: State) -> dict[str, Tensor]:
         several = ((instance["proc_times"] > 0).sum(-2) > 1).any(-1)

@@ -72,11 +72,14 @@ class SMTWTPEnv(RL4COEnvBase):
     ) -> None:
         if num_job is not None:
             params = {"num_job": num_job, **(generator_params or {})}
-            given = params["num_job"] if generator is None else getattr(generator, "num_job", None)
-            if given != num_job:
+            other_count = (
+                params["num_job"] if generator is None else getattr(generator, "num_job", None)
+            )
+            if other_count != num_job:
                 source = "generator_params" if generator is None else "generator"
                 raise ConfigError(
-                    f"expected num_job = {num_job!r} in {source}, too, got {given!r}; give it once"
+                    f"expected num_job = {num_job!r} in {source}, too, got {other_count!r}; "
+                    "give it once"
                 )
             generator_params = params if generator is None else generator_params
         super().__init__(generator, generator_params, **kwargs)
