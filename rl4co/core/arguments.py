@@ -74,32 +74,32 @@ def check_constructor(cls: type, names: Mapping[str, Any]) -> None:
         unknown = {name: value for name, value in unknown.items() if name not in accepted}
         if not unknown:
             return
-        rest = next((n for n, p in parameters.items() if p.kind is p.VAR_KEYWORD), None)
-        if rest is None:
+        extra = next((n for n, p in parameters.items() if p.kind is p.VAR_KEYWORD), None)
+        if extra is None:
             name, value = next(iter(unknown.items()))
             hint = getattr(cls, "hint_for_argument", lambda name, value: "")(name, value)
             raise UnknownArgumentError(f"argument of {cls.__name__}", name, known, hint)
-        removed = _removed_before_super(init, rest)
+        removed = _removed_before_super(init, extra)
         if removed is None:
             return
         unknown = {name: value for name, value in unknown.items() if name not in removed}
 
 
 @functools.cache
-def _removed_before_super(init: Callable[..., Any], rest: str) -> frozenset[str] | None:
+def _removed_before_super(init: Callable[..., Any], extra: str) -> frozenset[str] | None:
     """Names that a constructor reads from its `**kwargs` before `super().__init__(**kwargs)`.
 
     None if it uses them in another way, does not pass them on, or has no source.
 
     Args:
         init: The constructor.
-        rest: Name of its `**kwargs`.
+        extra: Name of its `**kwargs`.
     """
     try:
         tree = ast.parse(textwrap.dedent(inspect.getsource(init)))
     except (OSError, TypeError, SyntaxError):
         return None
-    uses = sum(isinstance(node, ast.Name) and node.id == rest for node in ast.walk(tree))
+    uses = sum(isinstance(node, ast.Name) and node.id == extra for node in ast.walk(tree))
     passed_on, read = 0, set[str]()
     for node in ast.walk(tree):
         match node:
@@ -107,24 +107,24 @@ def _removed_before_super(init: Callable[..., Any], rest: str) -> frozenset[str]
                 func=ast.Attribute(value=ast.Call(func=ast.Name("super")), attr="__init__")
             ):
                 merged = [keyword.value for keyword in node.keywords if keyword.arg is None]
-                passed_on += sum(_merges(value, rest) for value in merged)
+                passed_on += sum(_merges(value, extra) for value in merged)
             case ast.Call(
                 func=ast.Attribute(value=ast.Name(name), attr="pop" | "get" | "setdefault"),
                 args=[ast.Constant(str(key)), *_],
-            ) if name == rest:
+            ) if name == extra:
                 uses -= 1
                 read.add(key)
-            case ast.Call(func=ast.Attribute(value=ast.Name(name), attr="keys")) if name == rest:
+            case ast.Call(func=ast.Attribute(value=ast.Name(name), attr="keys")) if name == extra:
                 uses -= 1
     return frozenset(read) if passed_on and uses == passed_on else None
 
 
-def _merges(value: ast.expr, rest: str) -> bool:
-    """Whether `**value` passes on all of `rest`: `**rest` or `**{..., **rest, ...}`."""
+def _merges(value: ast.expr, extra: str) -> bool:
+    """Whether `**value` passes on all of `extra`: `**extra` or `**{..., **extra, ...}`."""
     values = [value]
     if isinstance(value, ast.Dict):
         values = [item for key, item in zip(value.keys, value.values, strict=True) if key is None]
-    return any(isinstance(each, ast.Name) and each.id == rest for each in values)
+    return any(isinstance(each, ast.Name) and each.id == extra for each in values)
 
 
 def constructor_keywords(cls: type) -> set[str]:

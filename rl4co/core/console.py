@@ -1,4 +1,4 @@
-"""The console on which everything is printed; apart, as importing rich takes a while."""
+"""The console for all output; in a module of its own because importing rich is slow."""
 
 from __future__ import annotations
 

@@ -116,14 +116,14 @@ class WriteError(RL4COError, OSError):
     Args:
         path: The file.
         reason: What the system said.
-        remedy: What to do; None: make room or go elsewhere, whichever helps.
+        remedy: What to do; None: free disk space or choose another folder, whichever helps.
     """
 
     def __init__(self, path: object, reason: OSError, remedy: str | None = None) -> None:
         full = reason.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
         self.message = (
             f"expected to write {path}, got: {reason.strerror or reason}; "
-            f"{remedy or ('make room' if full else 'choose a folder that can be written to')}"
+            f"{remedy or ('free disk space' if full else 'choose a folder that can be written to')}"
         )
         super().__init__(self.message)
         self.errno, self.filename = reason.errno, str(path)

@@ -1,6 +1,6 @@
 """Gains of covering problems: what one more facility, or one more set, would add.
 
-Pure functions of tensors. A greedy heuristic takes the largest gain; policies see all of them.
+Pure functions of tensors. A greedy heuristic picks the largest gain; policies read all of them.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import torch.nn.functional as F
 
 from torch import Tensor
 
-#: States of an instance up to which items are looked up; for more, a table of all items pays.
+#: States of an instance up to which items are gathered; above, a table of all items is faster.
 FEW_STATES = 8
 
 
@@ -57,8 +57,8 @@ def coverage_gains(weights: Tensor, membership: Tensor) -> Tensor:
     if weights.shape[-2] <= FEW_STATES:
         padded = F.pad(weights, (1, 0))  # [*B, Q, M + 1], no weight for padding
         items = membership.long().flatten(-2).unsqueeze(-2)  # [*B, 1, N * K]
-        found = padded.gather(-1, items.expand(*weights.shape[:-1], -1))  # [*B, Q, N * K]
-        return found.unflatten(-1, membership.shape[-2:]).sum(-1)
+        item_weights = padded.gather(-1, items.expand(*weights.shape[:-1], -1))  # [*B, Q, N * K]
+        return item_weights.unflatten(-1, membership.shape[-2:]).sum(-1)
     incidence = set_incidence(membership, weights.shape[-1], weights.dtype)  # [*B, N, M]
     return weights @ incidence.mT
 

@@ -14,7 +14,7 @@ from torch import Tensor
 from rl4co.core.errors import ConfigError, UnsupportedError
 from rl4co.core.neighbors import MAX_DENSE_NODES
 
-#: Distances computed at the same time when neighbours are looked for.
+#: Distances computed at the same time in a search for neighbours.
 _DISTANCES_AT_ONCE = 1 << 24
 
 
@@ -22,8 +22,8 @@ class CandidateGraph(NamedTuple):
     """Candidate edges of a batch of instances with N nodes.
 
     Values of edges are tensors `[B, E, ...]`: the K edges of each regular node in turn, then, with
-    a hub, its edges to all other nodes. Regular nodes are all N without a hub, and the N - 1 others
-    with one; the last target of each of these is the hub.
+    a hub, its edges to all other nodes. Regular nodes are all N without a hub, and the N - 1
+    other nodes with one; the last target of each of these is the hub.
 
     Attributes:
         targets: Where the edges of regular nodes lead to, `[B, R, K]`.
@@ -59,8 +59,8 @@ class CandidateGraph(NamedTuple):
         regular = self.targets.flatten(1)
         if not self.has_hub:
             return regular
-        others = torch.arange(1, self.num_nodes, device=regular.device)
-        return torch.cat([regular, others.expand(len(regular), -1)], 1)
+        customers = torch.arange(1, self.num_nodes, device=regular.device)
+        return torch.cat([regular, customers.expand(len(regular), -1)], 1)
 
     def origins(self) -> Tensor:
         """The node that each edge comes from, `[E]`, the same for all instances."""
@@ -72,7 +72,7 @@ class CandidateGraph(NamedTuple):
     def dense(self, values: Tensor, fill: float = 0.0) -> Tensor:
         """A matrix of the values of all edges, `fill` elsewhere: `[B, E]` → `[B, N, N]`."""
         size = self.num_nodes
-        refuse_large(size)
+        check_memory(size)
         matrix = values.new_full((len(values), size * size), fill)
         return matrix.scatter(1, self.origins() * size + self.destinations(), values).view(
             -1, size, size
@@ -84,7 +84,7 @@ class CandidateGraph(NamedTuple):
         return matrix.flatten(1).gather(1, pairs)
 
 
-def refuse_large(num_nodes: int) -> None:
+def check_memory(num_nodes: int) -> None:
     """Raises where a matrix of all pairs of nodes would be too large."""
     if num_nodes > MAX_DENSE_NODES:
         raise UnsupportedError(

@@ -30,19 +30,19 @@ def declared_names(init_file: Path) -> list[str]:
 
 def exported_names(package: str) -> dict[str, str]:
     """Public names of a package's sub-packages: name → dotted module that defines it."""
-    found: dict[str, str] = {}
+    modules: dict[str, str] = {}
     for path in importlib.import_module(package).__path__:
         for module in pkgutil.iter_modules([path]):
             if not module.ispkg:
                 continue
             for name in declared_names(Path(path) / module.name / "__init__.py"):
-                if name in found:
+                if name in modules:
                     raise RegistryError(
                         f"expected {name!r} in one sub-package of {package}, got "
-                        f"{found[name]} and {package}.{module.name}; rename one of them"
+                        f"{modules[name]} and {package}.{module.name}; rename one of them"
                     )
-                found[name] = f"{package}.{module.name}"
-    return found
+                modules[name] = f"{package}.{module.name}"
+    return modules
 
 
 def resolve(module: str, name: str) -> Any:

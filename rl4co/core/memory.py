@@ -1,4 +1,4 @@
-"""How much this machine can hold: what is larger is refused before it is allocated."""
+"""Memory of this machine: larger requests are rejected before they are allocated."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 
 
 def exceeds_memory(num_bytes: int) -> bool:
-    """Whether something is larger than the memory of this machine; False where nobody knows."""
+    """Whether something is larger than the memory of this machine; False if that is unknown."""
     return num_bytes > physical_memory()
 
 

@@ -13,7 +13,7 @@ MAX_DENSE_NODES = 5_000
 def nearest_neighbors(points: np.ndarray, count: int) -> np.ndarray:
     """The nearest other points of each point, nearest first.
 
-    Takes memory for the result only. Points at the same place are neighbours at distance zero.
+    Needs memory for the result only. Points at the same place are neighbours at distance zero.
 
     Args:
         points: Coordinates.
@@ -36,8 +36,8 @@ def nearest_neighbors(points: np.ndarray, count: int) -> np.ndarray:
         raise ConfigError(f"expected 0 to {size - 1} neighbours of {size} points, got {count}")
     if count == 0:
         return np.empty((size, 0), dtype=np.int64)
-    _, found = cKDTree(points).query(points, k=count + 1)  # [N, K + 1]
+    _, nearest = cKDTree(points).query(points, k=count + 1)  # [N, K + 1]
     # Among points at one place, a point need not be the first of its own neighbours.
-    itself = found == np.arange(size)[:, None]
+    itself = nearest == np.arange(size)[:, None]
     itself[~itself.any(1), -1] = True
-    return np.ascontiguousarray(found[~itself].reshape(size, count), dtype=np.int64)
+    return np.ascontiguousarray(nearest[~itself].reshape(size, count), dtype=np.int64)

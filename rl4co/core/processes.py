@@ -22,11 +22,11 @@ def has_ended(mark: str) -> bool:
 
     Of processes on other machines, and of what is no mark, nothing is known.
     """
-    found = _MARK.fullmatch(mark)
-    if found is None or found[2] != _machine() or os.name != "posix":
+    match = _MARK.fullmatch(mark)
+    if match is None or match[2] != _machine() or os.name != "posix":
         return False
     try:
-        os.kill(int(found[1]), 0)  # only asks
+        os.kill(int(match[1]), 0)  # only asks
     except (ProcessLookupError, OverflowError):
         return True
     except PermissionError:  # of somebody else
@@ -36,8 +36,8 @@ def has_ended(mark: str) -> bool:
 
 def process_number(mark: str) -> int | None:
     """The number of the process with this mark; None if it is no mark."""
-    found = _MARK.fullmatch(mark)
-    return None if found is None else int(found[1])
+    match = _MARK.fullmatch(mark)
+    return None if match is None else int(match[1])
 
 
 @functools.cache

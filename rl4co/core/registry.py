@@ -40,7 +40,7 @@ class Registry(Mapping[str, T], Generic[T]):
         module: See `hosts`.
     """
 
-    #: Packages of all registries: one may stand among the modules of another.
+    #: Packages of all registries: one may be among the modules of another.
     _homes: ClassVar[set[str]] = set()
 
     def __init__(
@@ -97,9 +97,9 @@ class Registry(Mapping[str, T], Generic[T]):
         raise UnknownNameError(self.kind, name, self.names())
 
     def source(self, name: str) -> Path | None:
-        """File that defines `name`, found without importing it; None for plug-ins."""
-        found = self._modules().get(name)
-        return found[1] if found else None
+        """File that defines `name`, modules without importing it; None for plug-ins."""
+        modules = self._modules().get(name)
+        return modules[1] if modules else None
 
     def plugins(self) -> list[T]:
         """The components that third-party packages contribute, which are loaded."""
@@ -138,7 +138,7 @@ class Registry(Mapping[str, T], Generic[T]):
 
     def _modules(self) -> dict[str, tuple[str, Path]]:
         """Name → dotted module and file, read from the folders of the packages."""
-        found = {}
+        modules = {}
         for package in self.packages:
             spec = find_spec(package)  # imports the parents of a package, not the package itself
             for folder in (spec.submodule_search_locations or ()) if spec else ():
@@ -147,19 +147,19 @@ class Registry(Mapping[str, T], Generic[T]):
                     if not hidden and f"{package}.{module.name}" not in self._homes:
                         path = Path(folder) / module.name
                         file = path / "__init__.py" if module.ispkg else path.with_suffix(".py")
-                        found[module.name] = (f"{package}.{module.name}", file)
-        return {**self._hosted(), **found}
+                        modules[module.name] = (f"{package}.{module.name}", file)
+        return {**self._hosted(), **modules}
 
     def _hosted(self) -> dict[str, tuple[str, Path]]:
         """The same for components that sub-packages of :attr:`hosts` hold."""
-        found = {}
+        modules = {}
         for host in self.hosts:
             spec = find_spec(host)
             for folder in (spec.submodule_search_locations or ()) if spec else ():
                 for file in Path(folder).glob(f"*/{self.module}.py"):
                     name = file.parent.name
-                    found[name] = (f"{host}.{name}.{self.module}", file)
-        return found
+                    modules[name] = (f"{host}.{name}.{self.module}", file)
+        return modules
 
     def _plugins(self) -> dict[str, Any]:
         return {point.name: point for point in entry_points(group=self.group)}

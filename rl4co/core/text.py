@@ -1,4 +1,4 @@
-"""Texts of strangers: a terminal shows them, and does not obey them."""
+"""Untrusted text: control sequences are shown on the terminal, not executed."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Speed code, all of it in this one room: compiled loops, and the one switch that turns them off.
+"""All compiled code is in this package, with one switch that turns it off.
 
-The plain code elsewhere is the definition of what the library computes; a kernel is an optional
-second implementation of a part of it. `README.md` beside this file lists them all.
+The reference implementations elsewhere define what the library computes; a kernel is an optional
+second implementation of a part of them. `README.md` beside this file lists them all.
 
     RL4CO_KERNELS=0 python train.py          # without any of them, for the whole process
     with rl4co.kernels.disabled(): ...       # for a block of code

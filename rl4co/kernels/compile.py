@@ -29,7 +29,7 @@ _LOCK = threading.RLock()
 
 
 class CompiledFunction:
-    """A function and its compiled twin; made by :func:`compiled`.
+    """A function and its compiled version; made by :func:`compiled`.
 
     `_numba_type_` is the attribute by which numba recognises what a global name is while it
     compiles a caller; answering it here makes compiled functions call each other.
@@ -124,7 +124,7 @@ def compiled(
     """Decorator: numba compiles the function when it is first called.
 
     The function must be valid both compiled and as plain Python on NumPy arrays, because the latter
-    runs where kernels are switched off. It takes no keyword arguments.
+    runs where kernels are switched off. It accepts no keyword arguments.
 
     Args:
         function: The function, if the decorator is used without arguments.

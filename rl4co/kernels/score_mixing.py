@@ -1,6 +1,6 @@
 """The mixing network of MatNet's attention in compiled loops, forward and backward.
 
-The plain twin is :func:`rl4co.models.nn.mixed_attention.mix_scores`. Its hidden layer is as many
+The reference is :func:`rl4co.models.nn.mixed_attention.mix_scores`. Its hidden layer is as many
 times larger than the scores as it has units, so tensor operations on a CPU spend their time moving
 it through memory; a loop keeps it in registers.
 """
@@ -25,9 +25,9 @@ ONE_THREAD = 2**20
 
 
 def mix_scores(scores: Tensor, entries: Tensor, mixer: Tensor) -> Tensor | None:
-    """Mixed scores `[B, H, R, C]`, differentiable; None where the plain twin has to do it.
+    """Mixed scores `[B, H, R, C]`, differentiable; None where the reference has to run.
 
-    Arguments are those of the plain twin.
+    Arguments are those of the reference implementation.
     """
     precise = scores.dtype in (torch.float32, torch.float64)
     on_cpu = scores.device.type == "cpu" and not torch.compiler.is_compiling()

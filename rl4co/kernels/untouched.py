@@ -1,8 +1,8 @@
 """`is_untouched`: whether calling a module still does what its author wrote.
 
-A kernel replaces the calls of some modules. It may do so only if nobody has put anything else in
+A kernel replaces the calls of some modules. It may do so only if nothing else was put in
 their place: hooks, patches, subclasses, wrappers, parametrizations. This is the only place that
-asks; whatever was touched takes the plain road.
+asks; modules that were changed run the reference implementation.
 """
 
 from __future__ import annotations

@@ -65,7 +65,7 @@ class Choices:
         self,
         logits: Tensor,
         mask: Tensor,
-        given: Tensor | None = None,
+        known_choice: Tensor | None = None,
         active: Tensor | None = None,
     ) -> Tensor:
         """One choice: an index `[B]`.
@@ -73,14 +73,14 @@ class Choices:
         Args:
             logits: `[B, M]`.
             mask: Allowed alternatives `[B, M]`.
-            given: The choice, if it is known `[B]`.
+            known_choice: The choice, if it is known `[B]`.
             active: Instances for which it counts `[B]`; None: all.
         """
         rule = self.rule
         log_probs = process_logits(
             logits, mask, rule.temperature, rule.top_p, rule.top_k, rule.tanh_clipping
         )  # [B, M]
-        index = self._choose(log_probs) if given is None else given
+        index = self._choose(log_probs) if known_choice is None else known_choice
         log_prob = log_probs.gather(-1, index.unsqueeze(-1)).squeeze(-1)  # [B]
         entropy: Tensor | float = 0.0
         if self.with_entropy:

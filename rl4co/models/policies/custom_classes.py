@@ -51,15 +51,15 @@ def import_class(path: str) -> type:
     """The class at a module path that the caller gave."""
     module, _, name = path.rpartition(".")
     try:
-        found = getattr(importlib.import_module(module), name)
+        cls = getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError, ValueError) as error:
         raise ConfigError(
             f"expected a module path like 'my_package.MyEncoder' in allow_classes, got {path!r} "
             f"({error})"
         ) from error
-    if not isinstance(found, type):
-        raise ConfigError(f"expected a class at {path!r} in allow_classes, got {found!r}")
-    return found
+    if not isinstance(cls, type):
+        raise ConfigError(f"expected a class at {path!r} in allow_classes, got {cls!r}")
+    return cls
 
 
 def describe(value: Any) -> Any:
@@ -124,8 +124,8 @@ def library_class(path: str) -> type | None:
         return None
     module, _, name = path.rpartition(".")
     try:
-        found = getattr(importlib.import_module(module), name)
+        cls = getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError):
         return None
-    is_part = isinstance(found, type) and issubclass(found, RecordsArguments)
-    return found if is_part and issubclass(found, nn.Module) else None
+    is_part = isinstance(cls, type) and issubclass(cls, RecordsArguments)
+    return cls if is_part and issubclass(cls, nn.Module) else None

@@ -57,7 +57,7 @@ class ImprovementDecoder(nn.Module):
         state: State,
         env: Any,
         choices: Choices,
-        given: Tensor | None,
+        known_move: Tensor | None,
         phase: str,
     ) -> Tensor:
         """A move `[B, A]`, by one call of `choices.pick` for each choice.
@@ -67,7 +67,7 @@ class ImprovementDecoder(nn.Module):
             state: The state.
             env: The environment, whose masks say what is allowed.
             choices: Chooses.
-            given: The move, if it is known `[B, A]`.
+            known_move: The move, if it is known `[B, A]`.
             phase: "train", "val" or "test".
         """
         raise NotImplementedError
@@ -126,7 +126,7 @@ class ImprovementPolicy(PretrainedMixin, nn.Module):
             "train": train_decode_type, "val": val_decode_type, "test": test_decode_type,
         }  # fmt: skip
         self.check_nan = check_nan
-        for phase in _PHASES:  # refuses bad settings now, not in the first step
+        for phase in _PHASES:  # bad settings raise now, not in the first step
             self._rule(phase, None, {})
 
     # ---------------------------------------------------------------- one move
@@ -175,12 +175,12 @@ class ImprovementPolicy(PretrainedMixin, nn.Module):
         rule = self._rule(phase, decode_type, decoding)
         state = dict(match_precision(td, self).items())
         _check_state(state, chosen_env)
-        given = None
+        known_move = None
         if actions is not None:
             chosen_env.check_moves(td, actions)
-            given = chosen_env.read_action(state, actions)
+            known_move = chosen_env.read_action(state, actions)
         uniform = None
-        if given is None and rule.decode_type == "sampling":
+        if known_move is None and rule.decode_type == "sampling":
             source = td.device or state["locs"].device
             size = (td.batch_size[0], self.decoder.num_choices(chosen_env))
             device = source if rng is None else rng.device
@@ -192,9 +192,9 @@ class ImprovementPolicy(PretrainedMixin, nn.Module):
             "value": return_value,
         }
         with weights_precision(self):
-            out = self._in_chunks(state, chosen_env, rule, uniform, given, phase, wanted)
+            out = self._in_chunks(state, chosen_env, rule, uniform, known_move, phase, wanted)
         if self.check_nan:
-            self._check_finite(out["log_likelihood"], given is not None)
+            self._check_finite(out["log_likelihood"], known_move is not None)
         return {"cost_bsf": td["cost_bsf"], **out}
 
     def evaluate(
@@ -241,7 +241,7 @@ class ImprovementPolicy(PretrainedMixin, nn.Module):
         env: ImprovementEnvBase,
         rule: ChoiceRule,
         uniform: Tensor | None,
-        given: Tensor | None,
+        known_move: Tensor | None,
         phase: str,
         wanted: Mapping[str, bool],
     ) -> dict[str, Tensor]:
@@ -252,14 +252,14 @@ class ImprovementPolicy(PretrainedMixin, nn.Module):
             num_chunks = max(1, math.ceil(batch * size**2 / _PAIRS_AT_ONCE))
         rows = math.ceil(batch / num_chunks)  # of all chunks, so that none is much smaller
         if rows >= batch:
-            return self._move(state, env, Choices(rule, uniform, wanted["entropy"]), given, phase,
-                              wanted)  # fmt: skip
+            choices = Choices(rule, uniform, wanted["entropy"])
+            return self._move(state, env, choices, known_move, phase, wanted)
         parts = []
         for start in range(0, batch, rows):
             part = slice(start, start + rows)
             choices = Choices(rule, None if uniform is None else uniform[part], wanted["entropy"])
             some = {key: value[part] for key, value in state.items()}
-            move = None if given is None else given[part]
+            move = None if known_move is None else known_move[part]
             parts.append(self._move(some, env, choices, move, phase, wanted))
         return {key: torch.cat([part[key] for part in parts]) for key in parts[0]}
 
@@ -273,12 +273,12 @@ class ImprovementPolicy(PretrainedMixin, nn.Module):
         state: State,
         env: ImprovementEnvBase,
         choices: Choices,
-        given: Tensor | None,
+        known_move: Tensor | None,
         phase: str,
         wanted: Mapping[str, bool],
     ) -> dict[str, Tensor]:
         embeddings = self.encoder(state)
-        action = self.decoder(embeddings, state, env, choices, given, phase)
+        action = self.decoder(embeddings, state, env, choices, known_move, phase)
         out: dict[str, Any] = {"log_likelihood": choices.log_prob}
         if wanted["actions"]:
             out["actions"] = action
@@ -294,7 +294,7 @@ class ImprovementPolicy(PretrainedMixin, nn.Module):
         if self.critic is None:
             raise UnsupportedError(
                 f"expected a critic for values, got a {type(self).__name__} without one; build it "
-                "with critic=True or a critic of your own"
+                "with critic=True or a custom critic"
             )
         return self.critic(embeddings, state["cost_bsf"])
 
@@ -306,10 +306,10 @@ class ImprovementPolicy(PretrainedMixin, nn.Module):
         settings = {"temperature": self.temperature, "tanh_clipping": self.tanh_clipping}
         return ChoiceRule(decode_type or self.decode_types[phase], **{**settings, **decoding})
 
-    def _check_finite(self, log_likelihood: Tensor, given: bool) -> None:
+    def _check_finite(self, log_likelihood: Tensor, is_known: bool) -> None:
         if bool(log_likelihood.isfinite().all()):
             return
-        if given and not bool(log_likelihood.isnan().any()):
+        if is_known and not bool(log_likelihood.isnan().any()):
             raise InvalidActionError(
                 "expected moves that the environment allows, got some of probability zero; "
                 "evaluate moves in the states in which they were made"
@@ -346,7 +346,7 @@ def reject_beside_encoder(encoder: nn.Module | None, **parts: object) -> None:
         if encoder is not None and value is not None:
             raise ConfigError(
                 f"expected no {name} beside an encoder, which is not made of it, got {value!r}; "
-                "give it to the encoder"
+                "pass it to the encoder"
             )
 
 

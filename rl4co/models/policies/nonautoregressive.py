@@ -1,6 +1,6 @@
 """Non-autoregressive policies: encode once to weights of edges, then decode without the network.
 
-The encoder gives every candidate edge of an instance a weight. Solutions follow from these alone:
+The encoder assigns a weight to every candidate edge of an instance. Solutions follow from these:
 by any strategy of the decode loop (greedy, sampling, multi-start, beam search), by ants
 (:mod:`rl4co.decoding.ant_colony`), or by a partition of the instance. Likelihoods of given
 solutions are computed for all steps at once (:mod:`rl4co.decoding.edges`).

@@ -42,7 +42,7 @@ _DIGEST = "sha256"
 #: Key of the module of a custom policy class, for messages.
 _MODULE = "module"
 #: What constructors raise for arguments that they do not take.
-_REFUSALS = (TypeError, ValueError, LookupError, ArithmeticError, MemoryError)
+_CONSTRUCTOR_ERRORS = (TypeError, ValueError, LookupError, ArithmeticError, MemoryError)
 
 P = TypeVar("P", bound="PretrainedMixin")
 
@@ -109,7 +109,10 @@ class PretrainedMixin(RecordsArguments):
             with parameter_budget(len(content), path):  # a number has a byte at least
                 arguments = {name: rebuild(x, allow_classes) for name, x in described.items()}
                 policy = cls(**arguments)
-        except (*_REFUSALS, RuntimeError) as error:  # torch has the latter for impossible sizes
+        except (
+            *_CONSTRUCTOR_ERRORS,
+            RuntimeError,
+        ) as error:
             raise FileFormatError(
                 f"expected arguments of {cls.__name__} in {folder}, got others ({error}); "
                 "was it written by another version?"

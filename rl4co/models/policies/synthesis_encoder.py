@@ -79,7 +79,7 @@ class SynthesisPolicy(ImprovementPolicy):
     Args:
         decoder: Decoder.
         encoder: Replaces the encoder.
-        critic: True: one that looks at the best cost so far; False: none; or one of your own.
+        critic: True: one that looks at the best cost so far; False: none; or a custom one.
         env_name: Environment.
         embed_dim: Size D of embeddings.
         num_heads: Heads.

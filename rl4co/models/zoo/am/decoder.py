@@ -56,7 +56,7 @@ class AttentionModelDecoder(AutoregressiveDecoder):
         env_name: Environment whose embeddings to use.
         context_embedding: State → query (default: that of `env_name`).
         dynamic_embedding: State → changes of keys and values (default: that of `env_name`, or
-            none with a context embedding of your own).
+            none with a custom context embedding).
         mask_inner: Whether the glimpse attends to allowed nodes only.
         out_bias_pointer_attn: Whether the pointer's output projection has a bias.
         linear_bias: Whether the projections of the node embeddings have biases.
@@ -102,7 +102,7 @@ class AttentionModelDecoder(AutoregressiveDecoder):
 
     @property
     def replay_keys(self) -> tuple[str, ...] | None:
-        """State keys of the embeddings; None if keys and values change in any way they like."""
+        """State keys of the embeddings; None if keys and values change from step to step."""
         keys: tuple[str, ...] | None = getattr(self.context_embedding, "state_keys", None)
         if self.dynamic_embedding is None or keys is None:
             return keys
@@ -173,12 +173,12 @@ class AttentionModelDecoder(AutoregressiveDecoder):
         if dynamic is None:
             keys = cache.glimpse_key, cache.glimpse_value, cache.logit_key
             return self.pointer(query, *keys, state["action_mask"], cache.folded_key)
-        if isinstance(dynamic, LinearDynamicEmbedding) and self._knows(dynamic):
+        if isinstance(dynamic, LinearDynamicEmbedding) and self._changes_are_linear(dynamic):
             return self._changed_logits(query, state, cache, dynamic)
         return self._dynamic_logits(query, state, cache, dynamic)
 
-    def _knows(self, dynamic: LinearDynamicEmbedding) -> bool:
-        """Whether changes need not be written out, since nobody looks at what they change."""
+    def _changes_are_linear(self, dynamic: LinearDynamicEmbedding) -> bool:
+        """Whether changes need not be written out, because the pointer is unchanged."""
         return dynamic.is_linear and kernels.may_replace(self.pointer)
 
     def _changed_logits(

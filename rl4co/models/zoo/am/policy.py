@@ -181,9 +181,9 @@ def _parse_experts(
     moe_kwargs: Mapping[str, Mapping[str, Any] | None] | None, out_bias: bool
 ) -> tuple[MoEConfig | None, MoEConfig | None]:
     """Settings of the experts in encoder and decoder."""
-    given = moe_kwargs or {}
-    for part in given:
+    by_part = moe_kwargs or {}
+    for part in by_part:
         if part not in ("encoder", "decoder"):
             raise UnknownNameError("part with experts", part, ("encoder", "decoder"))
-    decoder = MoEConfig.parse(given.get("decoder"), out_bias=out_bias)
-    return MoEConfig.parse(given.get("encoder")), decoder
+    decoder = MoEConfig.parse(by_part.get("decoder"), out_bias=out_bias)
+    return MoEConfig.parse(by_part.get("encoder")), decoder
