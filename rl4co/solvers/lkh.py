@@ -36,9 +36,10 @@ from torch import Tensor
 from rl4co.core.checks import check_at_least
 from rl4co.core.errors import MissingDependencyError
 from rl4co.envs.base import RL4COEnvBase
+from rl4co.envs.routing.tsp.cycle import NUM_NEIGHBORS
 from rl4co.envs.routing.tsp.insertion import insert_in_order
 from rl4co.envs.routing.tsp.local_search import improve_tour
-from rl4co.envs.routing.tsp.neighbor_search import NUM_NEIGHBORS, improve_tours
+from rl4co.envs.routing.tsp.neighbor_search import improve_tours
 from rl4co.solvers._base import register_solver
 from rl4co.solvers._cancellation import is_cancelled, report_cut
 from rl4co.solvers._geometry import Geometry

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from rl4co.envs.routing.tsp.neighbor_search import Flags, Floats, Ints
+from rl4co.envs.routing._node_queue import Flags, Floats, Ints
 from rl4co.kernels import compiled, run_in_chunks
 from rl4co.kernels.mirror import Mirror
 

@@ -6,7 +6,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rl4co.envs.routing.tsp.neighbor_search import Flags, Floats, Ints, distance, neighbor_lists
+from rl4co.envs.routing._node_queue import (
+    Flags,
+    Floats,
+    Ints,
+    NodeQueue,
+    clear,
+    make_queue,
+    push,
+)
+from rl4co.envs.routing.tsp.cycle import distance, neighbor_lists
 from rl4co.kernels import compiled
 
 #: Nearest customers that new edges may lead to.
@@ -31,10 +40,8 @@ class Fleet(NamedTuple):
     carried: Floats  # [N + R], load of the route up to and including a node
     load: Floats  # [R]
     size: Ints  # [R], customers of a route
-    queue: Ints  # [N], customers to look at, as a ring
-    queued: Flags  # [N]
+    queue: NodeQueue  # customers to search from
     changed: Flags  # [R], routes that SWAP* has not seen as they are
-    state: Ints  # [2], front and length of the queue
     first: Ints  # [N], scratch
     second: Ints  # [N], scratch
 
@@ -86,10 +93,8 @@ def make_fleet(
         np.zeros(total),
         np.zeros(count),
         np.zeros(count, np.int64),
-        np.zeros(size, np.int64),
-        np.zeros(size, np.bool_),
+        make_queue(size),
         np.ones(count, np.bool_),
-        np.zeros(2, np.int64),
         np.zeros(size, np.int64),
         np.zeros(size, np.int64),
     )
@@ -99,7 +104,7 @@ def make_fleet(
 
 def visits_of(fleet: Fleet) -> Ints:
     """Customers with the depot between routes, without empty ones; a single route ends with it."""
-    size, count = len(fleet.queue), len(fleet.load)
+    size, count = len(fleet.points), len(fleet.load)
     out = np.zeros(size + count + 1, np.int64)
     used = _write_visits(fleet, out)
     return out[: max(used, size)]
@@ -117,14 +122,14 @@ def fleet_cost(fleet: Fleet) -> float:
 @compiled
 def between(f: Fleet, i: int, j: int) -> float:
     """Distance of two nodes, depots of routes included."""
-    size = f.queue.size
+    size = len(f.points)
     return distance(f.points, f.matrix, i if i < size else 0, j if j < size else 0)
 
 
 @compiled
 def refresh(f: Fleet, r: int) -> None:
     """Recomputes what is known about a route after its links have changed."""
-    depot = f.queue.size + r
+    depot = len(f.points) + r
     load, place, node = 0.0, 0, f.after[depot]
     f.position[depot], f.route[depot], f.carried[depot] = 0, r, 0.0
     while node != depot:
@@ -158,25 +163,22 @@ def insert(f: Fleet, node: int, place: int) -> None:
 
 @compiled
 def enqueue(f: Fleet, node: int) -> None:
-    """Lets the search look at a customer again."""
-    size = f.queue.size
-    if node < size and not f.queued[node]:
-        f.queued[node] = True
-        f.queue[(f.state[0] + f.state[1]) % size] = node
-        f.state[1] += 1
+    """Lets the search visit a customer again; depots are ignored."""
+    if node < len(f.points):
+        push(f.queue, node)
 
 
 @compiled
 def enqueue_all(f: Fleet) -> None:
-    """Lets the search look at all customers."""
-    for node in range(1, f.queue.size):
+    """Lets the search visit all customers."""
+    for node in range(1, len(f.points)):
         enqueue(f, node)
 
 
 @compiled
 def load_visits(f: Fleet, visits: Ints) -> None:
     """Takes over a solution."""
-    size, r = f.queue.size, -1
+    size, r = len(f.points), -1
     tail = 0
     for i in range(1, visits.size):
         node = visits[i]
@@ -195,8 +197,7 @@ def load_visits(f: Fleet, visits: Ints) -> None:
         link(f, size + empty, size + empty)
     for route in range(f.load.size):
         refresh(f, route)
-    f.state[:] = 0
-    f.queued[:] = False
+    clear(f.queue)
 
 
 @compiled
@@ -208,8 +209,8 @@ def _write_visits(f: Fleet, out: Ints) -> int:
         if used > 0:
             out[used] = 0
             used += 1
-        node = f.after[f.queue.size + r]
-        while node < f.queue.size:
+        node = f.after[len(f.points) + r]
+        while node < len(f.points):
             out[used] = node
             used += 1
             node = f.after[node]
@@ -220,11 +221,17 @@ def _write_visits(f: Fleet, out: Ints) -> int:
 def _total_length(f: Fleet) -> float:
     total = 0.0
     for r in range(f.load.size):
-        depot = f.queue.size + r
-        node = depot
-        while True:
-            total += between(f, node, f.after[node])
-            node = f.after[node]
-            if node == depot:
-                break
+        total += route_length(f, f.after, r)
     return total
+
+
+@compiled
+def route_length(f: Fleet, after: Ints, r: int) -> float:
+    """Length of a route by its links, which may be those of another state of the fleet."""
+    depot = len(f.points) + r
+    node, total = depot, 0.0
+    while True:
+        total += between(f, node, after[node])
+        node = after[node]
+        if node == depot:
+            return total

@@ -12,6 +12,7 @@ import heapq
 import numpy as np
 
 from rl4co.core.errors import ConfigError
+from rl4co.envs.routing._node_queue import Floats, Ints
 from rl4co.envs.routing.cvrp.fleet import (
     Fleet,
     between,
@@ -21,7 +22,6 @@ from rl4co.envs.routing.cvrp.fleet import (
     refresh,
     visits_of,
 )
-from rl4co.envs.routing.tsp.neighbor_search import Floats, Ints
 from rl4co.kernels import compiled
 
 #: Nearest customers of each that its places are looked for beside.
@@ -67,7 +67,7 @@ def cheapest_insertion(
 @compiled
 def _build(f: Fleet) -> bool:
     """Places all customers of a fleet of empty routes; False if one fits nowhere."""
-    size = f.queue.size
+    size = len(f.points)
     cost = np.full(size, np.inf)
     place = np.full(size, -1, np.int64)
     f.route[:size] = -1
@@ -121,7 +121,7 @@ def _consider(f: Fleet, node: int, target: int, cost: Floats, place: Ints) -> No
 @compiled
 def _find_place(f: Fleet, node: int, used: int, cost: Floats, place: Ints) -> None:
     """The best place beside the neighbours of a customer, or in a new route, or anywhere."""
-    size = f.queue.size
+    size = len(f.points)
     cost[node], place[node] = np.inf, -1
     for other in f.neighbors[node]:
         if f.route[other] >= 0:

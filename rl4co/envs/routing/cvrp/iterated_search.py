@@ -17,6 +17,7 @@ from collections.abc import Callable
 import numpy as np
 
 from rl4co.core.errors import ConfigError
+from rl4co.envs.routing._node_queue import Floats, Ints, clear
 from rl4co.envs.routing.cvrp.fleet import (
     NUM_NEIGHBORS,
     Fleet,
@@ -29,11 +30,12 @@ from rl4co.envs.routing.cvrp.fleet import (
     link,
     make_fleet,
     refresh,
+    route_length,
     unlink,
     visits_of,
 )
 from rl4co.envs.routing.cvrp.neighbor_search import improve_part, improve_touched
-from rl4co.envs.routing.tsp.neighbor_search import UNLIMITED, Floats, Ints
+from rl4co.envs.routing.tsp.cycle import UNLIMITED
 from rl4co.kernels import compiled
 
 #: Most customers that an iteration takes out.
@@ -162,7 +164,7 @@ def _ruin_and_recreate(
             after += _put_back(f, removed[i])
         change = after - before
         if change > HOPELESS * before:
-            _empty_queue(f)
+            clear(f.queue)
         else:
             change = _search(f, saved)
         accepted = -temperature * math.log(1.0 - draws[row, 3])
@@ -180,7 +182,7 @@ def _ruin_and_recreate(
 @compiled
 def _choose(f: Fleet, draws: Floats, removed: Ints) -> int:
     """Strings of customers around a random one; their number."""
-    size = f.queue.size
+    size = len(f.points)
     center = 1 + int(draws[0] * (size - 1))
     wanted = min(1 + int(draws[1] * MAX_RUIN), size - 1)
     longest = 1 + int(draws[2] * MAX_STRING)
@@ -199,7 +201,7 @@ def _add_string(f: Fleet, node: int, longest: int, wanted: int, removed: Ints, c
         if f.route[removed[i]] == f.route[node]:
             return count
     for _ in range(longest):
-        if node >= f.queue.size or count >= wanted:
+        if node >= len(f.points) or count >= wanted:
             break
         removed[count] = node
         count += 1
@@ -223,7 +225,7 @@ def _take_out(f: Fleet, node: int) -> float:
 @compiled
 def _put_back(f: Fleet, node: int) -> float:
     """Puts a customer to its best place beside a neighbour, or into a route of its own."""
-    size, room = f.queue.size, f.limit[0] - f.demand[node]
+    size, room = len(f.points), f.limit[0] - f.demand[node]
     best, place = np.inf, -1
     for v in f.neighbors[node]:
         if f.route[v] < 0 or f.load[f.route[v]] > room:
@@ -248,34 +250,14 @@ def _put_back(f: Fleet, node: int) -> float:
 
 
 @compiled
-def _empty_queue(f: Fleet) -> None:
-    size = f.queue.size
-    while f.state[1] > 0:
-        f.queued[f.queue[f.state[0]]] = False
-        f.state[0] = (f.state[0] + 1) % size
-        f.state[1] -= 1
-
-
-@compiled
 def _search(f: Fleet, saved: Ints) -> float:
     """Searches from what was touched; by how much the routes are longer than the saved ones."""
     improve_touched(f, UNLIMITED)
     change = 0.0
     for r in range(f.load.size):
         if f.changed[r]:
-            change += _length(f, f.after, r) - _length(f, saved, r)
+            change += route_length(f, f.after, r) - route_length(f, saved, r)
     return change
-
-
-@compiled
-def _length(f: Fleet, after: Ints, r: int) -> float:
-    depot = f.queue.size + r
-    node, total = depot, 0.0
-    while True:
-        total += between(f, node, after[node])
-        node = after[node]
-        if node == depot:
-            return total
 
 
 @compiled
@@ -283,7 +265,7 @@ def _keep(f: Fleet, saved: Ints) -> None:
     for r in range(f.load.size):
         if f.changed[r]:
             f.changed[r] = False
-            depot = f.queue.size + r
+            depot = len(f.points) + r
             node = depot
             while True:
                 saved[node] = f.after[node]
@@ -306,7 +288,7 @@ def _restore(f: Fleet, saved: Ints) -> None:
     # A customer was in one changed route, so routes do not meet while they are linked again.
     for r in range(f.load.size):
         if f.changed[r]:
-            depot = f.queue.size + r
+            depot = len(f.points) + r
             node = depot
             while True:
                 link(f, node, saved[node])

@@ -6,8 +6,9 @@ Moves have numbers, because compiled loops compare these quickly.
 
 from __future__ import annotations
 
+from rl4co.envs.routing._node_queue import Ints
 from rl4co.envs.routing.cvrp.fleet import Fleet, between, enqueue, insert, link, refresh, unlink
-from rl4co.envs.routing.tsp.neighbor_search import MIN_SHARE, Ints
+from rl4co.envs.routing.tsp.cycle import MIN_SHARE
 from rl4co.kernels import compiled
 
 
@@ -44,7 +45,7 @@ def _edges(f: Fleet, u: int, v: int) -> float:
 @compiled
 def _best_insertion(f: Fleet, u: int, v: int) -> tuple[float, int]:
     """Kinds 1 to 3: u, u and its successor, or these reversed, behind v."""
-    size = f.queue.size
+    size = len(f.points)
     p, x, y = f.before[u], f.after[u], f.after[v]
     if u in (v, y):
         return 0.0, 0
@@ -72,7 +73,7 @@ def _best_insertion(f: Fleet, u: int, v: int) -> tuple[float, int]:
 @compiled
 def _best_exchange(f: Fleet, u: int, v: int) -> tuple[float, int]:
     """Kinds 4 to 6: u and v, u with its successor and v, or both with theirs change places."""
-    size = f.queue.size
+    size = len(f.points)
     p, x, q, y = f.before[u], f.after[u], f.before[v], f.after[v]
     if u in (q, y):
         return 0.0, 0
@@ -170,8 +171,8 @@ def _apply(f: Fleet, u: int, v: int, kind: int) -> None:
 @compiled
 def _copy_out(f: Fleet, r: int, out: Ints) -> int:
     """Customers of a route in order; their number."""
-    node, count = f.after[f.queue.size + r], 0
-    while node < f.queue.size:
+    node, count = f.after[len(f.points) + r], 0
+    while node < len(f.points):
         out[count] = node
         count += 1
         node = f.after[node]
@@ -219,7 +220,7 @@ def _join(
     c_to: int,
 ) -> None:
     """Makes a route of three ranges, each up to but without its end, forwards or backwards."""
-    depot = f.queue.size + r
+    depot = len(f.points) + r
     tail = depot
     for i in range(a_from, a_to, 1 if a_to > a_from else -1):
         link(f, tail, a[i])

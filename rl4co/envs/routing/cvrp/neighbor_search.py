@@ -13,6 +13,7 @@ from __future__ import annotations
 import numpy as np
 
 from rl4co.core.errors import ConfigError, InvalidInstanceError
+from rl4co.envs.routing._node_queue import Ints, is_empty, pop
 from rl4co.envs.routing.cvrp.fleet import (
     NUM_NEIGHBORS,
     Fleet,
@@ -29,8 +30,8 @@ from rl4co.envs.routing.cvrp.fleet import (
 from rl4co.envs.routing.cvrp.local_search import check_loads, check_visits, to_routes
 from rl4co.envs.routing.cvrp.moves import improve_customer
 from rl4co.envs.routing.cvrp.swap_star import best_swap_star
+from rl4co.envs.routing.tsp.cycle import UNLIMITED
 from rl4co.envs.routing.tsp.guided_search import check_guide
-from rl4co.envs.routing.tsp.neighbor_search import UNLIMITED, Ints
 from rl4co.kernels import compiled, run_in_chunks
 
 
@@ -175,12 +176,9 @@ def improve_touched(f: Fleet, budget: int) -> int:
 
     With the budget used up, the customers that are left stay in the queue.
     """
-    moves, size = 0, f.queue.size
-    while f.state[1] > 0 and moves < budget:
-        u = f.queue[f.state[0]]
-        f.state[0] = (f.state[0] + 1) % size
-        f.state[1] -= 1
-        f.queued[u] = False
+    moves = 0
+    while not is_empty(f.queue) and moves < budget:
+        u = pop(f.queue)
         while moves < budget and improve_customer(f, u):
             moves += 1
         if moves == budget:
@@ -220,7 +218,7 @@ def _swap_star_round(f: Fleet, budget: int) -> int:
 @compiled
 def _swap_star_route(f: Fleet, r: int, budget: int) -> int:
     """SWAP* between a route and those beside it; the number of moves."""
-    size, count = f.queue.size, f.load.size
+    size, count = len(f.points), f.load.size
     seen = np.zeros(count, np.bool_)
     costs = np.empty((2, size, 3))
     places = np.empty((2, size, 3), np.int64)

@@ -11,8 +11,8 @@ from __future__ import annotations
 import numpy as np
 
 from rl4co.core.errors import ConfigError
+from rl4co.envs.routing._node_queue import Floats, Ints
 from rl4co.envs.routing.cvrp.fleet import customer_lists
-from rl4co.envs.routing.tsp.neighbor_search import Floats, Ints
 from rl4co.kernels import compiled
 
 #: Nearest customers of each that a saving is computed for.

@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from rl4co.envs.routing.tsp.neighbor_search import MIN_SHARE, Floats, Ints, distance
+from rl4co.envs.routing._node_queue import Floats, Ints
+from rl4co.envs.routing.tsp.cycle import MIN_SHARE, distance
 from rl4co.kernels import compiled
 
 
@@ -34,7 +35,7 @@ def best_swap_star(
         Gain (0: none), a, b, and the nodes behind which they go; where that is the customer that
         leaves, its own place is meant.
     """
-    size, limit = f.queue.size, f.limit[0]
+    size, limit = len(f.points), f.limit[0]
     _note_places(f, r, s, costs[0], places[0])
     _note_places(f, s, r, costs[1], places[1])
     best = 0.0
@@ -61,7 +62,7 @@ def best_swap_star(
 
 @compiled
 def _far(f: Any, i: int, j: int) -> float:
-    size = f.queue.size
+    size = len(f.points)
     return distance(f.points, f.matrix, i if i < size else 0, j if j < size else 0)
 
 
@@ -75,7 +76,7 @@ def _freed(f: Any, node: int) -> float:
 @compiled
 def _note_places(f: Any, r: int, s: int, costs: Floats, places: Ints) -> None:
     """The three best positions of each customer of route r in route s."""
-    size = f.queue.size
+    size = len(f.points)
     node = f.after[size + r]
     while node < size:
         costs[node] = np.inf

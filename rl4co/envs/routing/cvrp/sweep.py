@@ -8,8 +8,9 @@ from __future__ import annotations
 import numpy as np
 
 from rl4co.core.errors import ConfigError
+from rl4co.envs.routing._node_queue import Ints
 from rl4co.envs.routing.tsp.insertion import insert_shuffled
-from rl4co.envs.routing.tsp.neighbor_search import Ints, improve_tours
+from rl4co.envs.routing.tsp.neighbor_search import improve_tours
 
 
 def sweep_order(locs: np.ndarray) -> Ints:

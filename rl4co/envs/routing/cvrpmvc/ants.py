@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from rl4co.envs.routing._node_queue import Flags, Floats, Ints
 from rl4co.envs.routing.cvrp import ants as cvrp_ants
-from rl4co.envs.routing.tsp.neighbor_search import Flags, Floats, Ints
 from rl4co.kernels import compiled
 from rl4co.kernels.mirror import Mirror
 

@@ -1,9 +1,9 @@
 """Local search whose escapes from local optima are guided by a heatmap (Ye et al., 2023).
 
-A local optimum is perturbed by a few moves that shorten the tour as the heatmap measures it, then
-searched again as distances measure it, several times in turn; the best tour seen counts. Nothing is
-random. Two roads lead there: neighbour lists with 2-opt and Or-opt (fast), or the original one,
-the best 2-opt move among all pairs each time (`exhaustive`).
+Rounds alternate between a perturbation, a few moves that shorten the tour as the heatmap measures
+it, and a search that shortens it as distances measure it; the best tour counts. Results are
+deterministic. There are two implementations: 2-opt and Or-opt on neighbour lists (fast), and that
+of the original code, which applies the best 2-opt move among all pairs (`exhaustive`).
 """
 
 from __future__ import annotations
@@ -14,23 +14,21 @@ from typing import Any
 import numpy as np
 
 from rl4co.core.errors import ConfigError
-from rl4co.envs.routing.tsp.neighbor_search import (
+from rl4co.envs.routing._node_queue import Floats, Ints, push
+from rl4co.envs.routing.tsp.cycle import (
     NUM_NEIGHBORS,
     UNLIMITED,
     Cycle,
-    Floats,
-    Ints,
     apart,
-    checked_tours,
-    enqueue,
+    descend,
     exchange,
     improve_queued,
-    load_tour,
     make_cycle,
     neighbor_lists,
     step,
     store_tour,
 )
+from rl4co.envs.routing.tsp.neighbor_search import checked_tours, group_by_instance
 from rl4co.kernels import compiled, run_in_chunks
 
 #: Weight of the edges that a heatmap leaves out, beside 1 for the best edge of a node.
@@ -113,18 +111,16 @@ def guided_search(
     budget = UNLIMITED if max_iterations is None else max_iterations
 
     def run(rows: range) -> None:
-        for b in range(batch):
-            own = np.array([row for row in rows if row % batch == b], dtype=np.int64)
-            if not own.size:
-                continue
+        limits = (rounds, perturbations, budget)
+        for b, tours_of_b in group_by_instance(rows, batch):
             if exhaustive:
                 lengths = distance_matrix(locs[b])
-                _search_exhaustively(lengths, guide[b], result, own, rounds, perturbations, budget)
+                _search_exhaustively(lengths, guide[b], result, tours_of_b, *limits)
                 continue
             near = neighbor_lists(locs[b], None, num_neighbors)
             by_guide = neighbor_lists(locs[b], guide[b], num_neighbors)
             cycle = make_cycle(locs[b], near)
-            _search_rows(cycle, guide[b], by_guide, result, own, rounds, perturbations, budget)
+            _search_rows(cycle, guide[b], by_guide, result, tours_of_b, *limits)
 
     run_in_chunks(run, len(result), threads)
     return result
@@ -145,7 +141,7 @@ def best_two_opt(locs: np.ndarray, tours: np.ndarray, max_iterations: int = 10_0
 
 
 def distance_matrix(locs: np.ndarray) -> np.ndarray:
-    """Distances `[N, N]` in float32; the diagonal is never travelled."""
+    """Distances `[N, N]` in float32; the diagonal is not used."""
     locs = np.asarray(locs, dtype=np.float32)
     return np.sqrt(((locs[:, None] - locs[None]) ** 2).sum(-1, dtype=np.float32))
 
@@ -166,33 +162,28 @@ def _search_rows(
     budget: int,
 ) -> None:
     for row in rows:
-        load_tour(c, tours[row])
-        for node in tours[row]:
-            enqueue(c, node)
-        improve_queued(c, budget)
-        first = tours[row, 0]
-        store_tour(c, tours[row], first)
+        descend(c, tours[row], budget)
         balance = 0.0  # length beyond that of the best tour
         for _ in range(rounds):
             moved = 0
             while moved < perturbations:
-                found, added = _perturb(c, guide, by_guide)
-                if not found:
+                has_moved, added = _perturb(c, guide, by_guide)
+                if not has_moved:
                     break
                 balance += added
                 moved += 1
             if moved == 0:
-                break  # the same would happen in every further round
+                break  # all further rounds would do the same
             gained, _ = improve_queued(c, budget)
             balance -= gained
             if balance < 0.0:
                 balance = 0.0
-                store_tour(c, tours[row], first)
+                store_tour(c, tours[row], tours[row, 0])
 
 
 @compiled
 def _perturb(c: Cycle, guide: Floats, by_guide: Ints) -> tuple[bool, float]:
-    """Applies the 2-opt move that the guide likes best; whether there is one, and added length."""
+    """Applies the best 2-opt move by the guide; whether there is one, and the added length."""
     best = MIN_DELTA
     u0 = v0 = x0 = y0 = 0
     for u in range(c.nodes.size):
@@ -212,7 +203,7 @@ def _perturb(c: Cycle, guide: Floats, by_guide: Ints) -> tuple[bool, float]:
     added = apart(c, u0, x0) + apart(c, v0, y0) - apart(c, u0, v0) - apart(c, x0, y0)
     exchange(c, u0, v0, x0, y0)
     for node in (u0, v0, x0, y0):
-        enqueue(c, node)
+        push(c.queue, node)
     return True, added
 
 

@@ -7,7 +7,8 @@ import functools
 import numpy as np
 
 from rl4co.core.errors import ConfigError
-from rl4co.envs.routing.tsp.neighbor_search import Floats, Ints, distance
+from rl4co.envs.routing._node_queue import Floats, Ints
+from rl4co.envs.routing.tsp.cycle import distance
 from rl4co.kernels import compiled
 
 _NO_MATRIX = np.empty((0, 0))

@@ -14,25 +14,23 @@ from collections.abc import Callable
 import numpy as np
 
 from rl4co.core.errors import ConfigError
-from rl4co.envs.routing.tsp.neighbor_search import (
+from rl4co.envs.routing._node_queue import Floats, Ints, push
+from rl4co.envs.routing.tsp.cycle import (
     JOURNAL,
     NUM_NEIGHBORS,
     UNLIMITED,
     Cycle,
-    Floats,
-    Ints,
     apart,
-    checked_tours,
-    enqueue,
+    descend,
     improve_queued,
-    load_tour,
     make_cycle,
     neighbor_lists,
     reverse,
     store_tour,
-    take_back,
     tour_cost,
+    undo,
 )
+from rl4co.envs.routing.tsp.neighbor_search import checked_tours
 from rl4co.kernels import compiled
 
 #: Longest segment of a kick.
@@ -74,15 +72,13 @@ def iterate_tour(
         raise ConfigError("expected max_kicks or max_runtime, got neither; the search has no end")
     began = time.perf_counter()
     result = checked_tours(np.asarray(locs)[None], np.asarray(tour)[None])[0]
-    size = len(result)
-    if size < 5:
-        return result if size < 4 else _settle(locs, result, matrix, num_neighbors)
+    if len(result) < 4:
+        return result
     cycle = make_cycle(locs, neighbor_lists(locs, matrix, num_neighbors), matrix, JOURNAL)
-    load_tour(cycle, result)
+    descend(cycle._replace(journal=cycle.journal[:0]), result, UNLIMITED)  # never undone
+    if len(result) < 5:
+        return result  # too short for kicks
     length = tour_cost(cycle.points, cycle.matrix, result)
-    first_search = cycle._replace(journal=cycle.journal[:0])  # nothing to take back yet
-    _enqueue_all(first_search, result)
-    length -= improve_queued(first_search, UNLIMITED)[0]
     if on_improvement is not None:
         on_improvement(length)
     rng = np.random.default_rng(seed)
@@ -100,29 +96,13 @@ def iterate_tour(
     return result
 
 
-def _settle(locs: np.ndarray, tour: Ints, matrix: np.ndarray | None, num_neighbors: int) -> Ints:
-    """The local optimum of a tour that is too short for kicks."""
-    cycle = make_cycle(locs, neighbor_lists(locs, matrix, num_neighbors), matrix)
-    load_tour(cycle, tour)
-    _enqueue_all(cycle, tour)
-    improve_queued(cycle, UNLIMITED)
-    store_tour(cycle, tour, int(tour[0]))
-    return tour
-
-
-@compiled
-def _enqueue_all(c: Cycle, nodes: Ints) -> None:
-    for node in nodes:
-        enqueue(c, node)
-
-
 @compiled
 def _kick_and_repair(c: Cycle, draws: Floats, length: float) -> float:
     """One iteration for each row of numbers in [0, 1); the length of the tour at the end."""
     size = c.nodes.size
     longest = min(MAX_KICK, size // 4)
     for row in range(draws.shape[0]):
-        c.state[2] = 0
+        c.reversals[0] = 0
         i = int(draws[row, 0] * size)
         first = 1 + int(draws[row, 1] * longest)
         second = 1 + int(draws[row, 2] * longest)
@@ -132,7 +112,7 @@ def _kick_and_repair(c: Cycle, draws: Floats, length: float) -> float:
         if change <= 0.0:
             length += change
         else:
-            take_back(c)
+            undo(c)
     return length
 
 
@@ -148,6 +128,6 @@ def _kick(c: Cycle, i: int, first: int, second: int) -> float:
     reverse(c, head, (i + second) % size)
     reverse(c, (i + second + 1) % size, (end - 1) % size)
     for node in (a, b, x, y, z, w):
-        enqueue(c, node)
+        push(c.queue, node)
     new = apart(c, a, y) + apart(c, z, b) + apart(c, x, w)
     return new - apart(c, a, b) - apart(c, x, y) - apart(c, z, w)

@@ -16,7 +16,7 @@ from rl4co.core.errors import (
     InvalidSolutionError,
     UnsupportedError,
 )
-from rl4co.envs.routing.tsp.neighbor_search import Floats, Ints
+from rl4co.envs.routing._node_queue import Floats, Ints
 from rl4co.kernels import compiled, run_in_chunks
 
 # A move must gain this share of what it takes out. The threshold is relative, so it suits unit
