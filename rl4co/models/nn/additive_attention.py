@@ -1,4 +1,4 @@
-"""Additive attention, the scoring of Pointer Networks, with a backward pass of its own.
+"""Additive attention, the scoring of Pointer Networks, with a custom backward pass.
 
 Paper: Bahdanau et al., 2015, https://arxiv.org/abs/1409.0473. Every pair of a query and a node has
 a vector of D hyperbolic tangents, of which only a weighted sum is wanted. Written with standard

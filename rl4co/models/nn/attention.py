@@ -132,7 +132,7 @@ class PointerAttention(nn.Module):
 
     @property
     def has_default_attention(self) -> bool:
-        """Whether the attention function is not one of the user's own."""
+        """Whether the attention function is not a custom one."""
         return self.sdpa_fn is attention
 
     def split_heads(self, x: Tensor) -> Tensor:

@@ -116,7 +116,7 @@ class PairScores(nn.Module):
 
 
 class MaxPooled(nn.Module):
-    """Embeddings that know of the whole instance, $W_n h_i + W_g \\max_j h_j$, without bias.
+    """Embeddings that include the instance as a context, $W_n h_i + W_g \\max_j h_j$, without bias.
 
     Shapes:
         `[B, N, D]` → `[B, N, D]`

@@ -57,7 +57,7 @@ class EdgeGNNLayer(nn.Module):
 
 
 class EdgeGNN(nn.Module):
-    """Layers of :class:`EdgeGNNLayer` behind a SiLU on the embedded features.
+    """Layers of :class:`EdgeGNNLayer` after a SiLU on the embedded features.
 
     Args:
         embed_dim: Embedding size D.

@@ -1,7 +1,7 @@
-"""FlashAttention by its own package, as an attention function for encoders.
+"""FlashAttention by the package flash-attn, as an attention function for encoders.
 
 Paper: Dao, 2024, https://arxiv.org/abs/2307.08691. The package needs a CUDA device and half
-precision, and knows no masks. PyTorch's own `scaled_dot_product_attention`, the default, picks a
+precision, and knows no masks. PyTorch's `scaled_dot_product_attention`, the default, picks a
 FlashAttention kernel by itself where it can; this is for those who want the package's.
 
     AttentionModelPolicy(sdpa_fn_encoder=scaled_dot_product_attention_flash_attn)
@@ -58,7 +58,7 @@ def scaled_dot_product_attention_flash_attn(
             f"expected float16 or bfloat16 for flash-attn, got {q.dtype}; train with "
             'precision="16-mixed" or "bf16-mixed", or convert the policy'
         )
-    # The package has the heads behind the positions: [B, Q, H, d].
+    # The package has the heads after the positions: [B, Q, H, d].
     heads = (x.transpose(1, 2) for x in (q, k, v))
     out: Tensor = package.flash_attn_func(*heads, dropout_p=dropout_p, causal=is_causal)
     return out.transpose(1, 2)

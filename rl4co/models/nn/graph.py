@@ -102,7 +102,7 @@ class GraphNetwork(nn.Module):
         return graph.edges()
 
     def apply_layer(self, layer: nn.Module, h: Tensor, prepared: Any) -> Tensor:
-        """What a layer gives: `[B, N, D]` → `[B, N, D]`."""
+        """Output of a layer: `[B, N, D]` → `[B, N, D]`."""
         raise NotImplementedError
 
 

@@ -66,7 +66,7 @@ class WholeNorm(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Normalises."""
-        # Torch's own function takes the biased variance, which is smaller by this share.
+        # Torch's function uses the biased variance, which is smaller by this share.
         count = x.shape[-2] * x.shape[-1]
         share = (count - 1) / count
         return F.layer_norm(x, x.shape[-2:], eps=self.eps * share) * math.sqrt(share)

@@ -13,7 +13,7 @@ from rl4co.models.nn.heads import uniform_parameters_
 
 
 class LinearStack(nn.Sequential):
-    """Linear layers with ReLU between them, and dropout behind the first ReLU.
+    """Linear layers with ReLU between them, and dropout after the first ReLU.
 
     Weights and biases begin in U(-s, s) with $s = 1 / \\sqrt{last axis}$.
 
@@ -67,7 +67,7 @@ class PairStack(LinearStack):
     first_layer = PairLinear
 
     def forward(self, a: Tensor, b: Tensor) -> Tensor:  # type: ignore[override]
-        """Applies the layers, the first of which takes both."""
+        """Applies the layers; the first reads both inputs."""
         first, *further = self
         x = first(a, b)
         for layer in further:

@@ -20,7 +20,7 @@ RECENT = 3
 class NodePairRemoval(nn.Module):
     """Logits of taking out each pair of nodes.
 
-    How well a node i fits between its predecessor p and s, the second node behind it, is
+    How well a node i fits between its predecessor p and s, the second node after it, is
     $\\lambda_i = q_p k_i + q_i k_s - q_p k_s$ in every head. A small network looks at both nodes of
     a pair, at whether the pair was moved in each of the last three moves, and at how often lately.
 
@@ -44,7 +44,7 @@ class NodePairRemoval(nn.Module):
         Args:
             h: Embeddings `[B, N, D]`; nodes 1 to m and m + 1 to 2m form the pairs.
             before: Predecessors `[B, N]`.
-            behind: Second nodes behind each node `[B, N]`.
+            behind: Second nodes after each node `[B, N]`.
             recent: Whether each pair was moved in the last three moves, oldest first `[B, m, 3]`.
             frequency: How often each pair was moved lately `[B, m]`.
         """
@@ -61,9 +61,9 @@ class NodePairRemoval(nn.Module):
 
 
 class NodePairReinsertion(nn.Module):
-    """Logits of putting in the first node of a pair behind j and the second behind k.
+    """Logits of inserting the first node of a pair after j and the second after k.
 
-    Both nodes are compared with every place by the node in front of it and the node behind it; a
+    Both nodes are compared with every place by the node before it and the node after it; a
     small network looks at the scores of both.
 
     Args:
@@ -84,7 +84,7 @@ class NodePairReinsertion(nn.Module):
         Args:
             h: Embeddings `[B, N, D]`.
             pair: Both nodes `[B, 2]`.
-            successors: The node behind every node `[B, N]`.
+            successors: The node after every node `[B, N]`.
         """
         nodes = h.gather(1, pair.unsqueeze(-1).expand(-1, -1, h.shape[-1]))  # [B, 2, D]
         front = self.in_front(nodes, h)  # [B, H, 2, N]

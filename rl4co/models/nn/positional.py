@@ -19,7 +19,7 @@ def cyclic_encoding(num_nodes: int, embed_dim: int) -> NDArray[np.float32]:
     """Cyclic positional encoding: vectors of positions on a circle, close where positions are.
 
     Paper: Ma et al. (2021), DACT, https://arxiv.org/abs/2110.02544. The paper's formula alone does
-    not give the tables of the published weights; their code also truncates wavelengths to whole
+    not give the tables of the published weights; their code also truncates wavelengths to integer
     numbers, shifts phases, averages over five neighbours and removes the mean, as here.
 
     Channel i is a sine (i even) or cosine of $\\frac{2 \\pi}{T_i} |z \\bmod 2 T_i - T_i| +

@@ -1,6 +1,6 @@
 """Compatibility of queries and keys: functions that attention layers can exchange.
 
-A score function takes queries `[*B, N, d]` and keys `[*B, M, d]` and gives `[*B, N, M]`.
+A score function takes queries `[*B, N, d]` and keys `[*B, M, d]` and returns `[*B, N, M]`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ SCORES: dict[str, ScoreFn] = {"dot": dot_score, "cauchy": cauchy_score}
 
 
 def get_score(score: str | ScoreFn) -> ScoreFn:
-    """The score function called so, or the given one."""
+    """The score function of this name, or the function that was passed."""
     if not isinstance(score, str):
         return score
     if score not in SCORES:

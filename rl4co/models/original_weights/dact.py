@@ -21,7 +21,7 @@ from rl4co.models.original_weights.renaming import (
 )
 from rl4co.models.zoo.dact.policy import DACTPolicy
 
-#: Original names of the critic's encoder layer, and of the MLP behind it.
+#: Original names of the critic's encoder layer, and of the MLP after it.
 _CRITIC = ("encoder.0", "MLP")
 
 

@@ -38,8 +38,8 @@ def load_original_weights(
 ) -> AttentionModelPolicy:
     """A policy with the weights of the original code, in evaluation mode.
 
-    The original code has no first step of its own for the TSP, since all solutions start from given
-    nodes; the placeholder of that step is zero here. Decode with multi-start.
+    The original code has no separate first step for the TSP, since all solutions have forced
+    starts; the placeholder of that step is zero here. Decode with multi-start.
 
     Paper: Kwon et al. (2020), https://arxiv.org/abs/2010.16011
 

@@ -78,7 +78,7 @@ class REINFORCEBaseline(ChecksArguments, nn.Module):
     def wrap_dataset(self, dataset: TensorDictDataset, *args: Any, **kwargs: Any) -> Any:
         """A data set with what the baseline knows about its instances in advance.
 
-        It is given the instances of one batch, since they are not there before; values under the
+        It receives the instances of one batch, since they do not exist before; values under the
         key `extra` take the place of :meth:`forward`.
 
         Args:
@@ -101,7 +101,7 @@ class MeanBaseline(REINFORCEBaseline):
     """Mean reward of the batch (of all processes together)."""
 
     def forward(self, td: TensorDictBase, reward: Tensor, env: RL4COEnvBase) -> BaselineOutput:
-        """One constant for the whole batch."""
+        """One constant for the batch."""
         return BaselineOutput(global_mean(reward), reward.new_zeros(()))
 
 
@@ -364,7 +364,7 @@ def get_reinforce_baseline(name: str, **kwargs: Any) -> REINFORCEBaseline:
         name: no, mean, exponential, shared, rollout, critic or warmup. "rollout" comes with a
             warm-up of one epoch, as in Kool et al. (2019).
         kwargs: Arguments of the baseline; for "rollout" and "warmup" also `n_epochs` and
-            `warmup_exp_beta`. "warmup" takes the final baseline as `baseline` (a name or object).
+            `warmup_exp_beta`. "warmup" accepts the final baseline as `baseline` (a name or object).
     """
     if name not in BASELINES:
         raise UnknownNameError("REINFORCE baseline", name, BASELINES)

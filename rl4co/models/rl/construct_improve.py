@@ -27,7 +27,7 @@ from rl4co.models.rl.n_step_ppo import n_step_PPO
 
 
 class ConstructAndImprove(n_step_PPO):
-    """A constructive and an improvement policy that learn in turns from the same instances.
+    """A constructive and an improvement policy that learn alternately from the same instances.
 
     Of each batch, the constructive policy makes a solution from every start and learns by
     REINFORCE, with their mean as baseline, as POMO does. The improvement policy begins with the
@@ -36,12 +36,11 @@ class ConstructAndImprove(n_step_PPO):
 
     Args:
         env: Improvement environment; solutions are constructed in its `constructive_env`.
-        policy: Improvement policy.
         constructor: Constructive policy of the same problem.
         lr_constructor: Its learning rate.
         curriculum: See :class:`n_step_PPO`; solutions that were constructed are hard to improve
             from the beginning.
-        kwargs: See :class:`n_step_PPO`.
+        kwargs: Further arguments, and those not listed here: see :class:`n_step_PPO`.
     """
 
     default_metrics = {

@@ -27,7 +27,7 @@ class Curriculum:
     Args:
         kind: One of the above.
         scalar: s.
-        epochs: E, the epochs of a whole training.
+        epochs: E, the epochs of the training.
     """
 
     kind: str = "linear"

@@ -126,7 +126,7 @@ class DataHooks(L.LightningModule):
         batch_size: int,
         shuffle: bool = False,
     ) -> EvalLoader | list[EvalLoader]:
-        """A loader of whole batches for a data set, or one for each of several."""
+        """A loader of complete batches for a data set, or one for each of several."""
         if isinstance(dataset, Mapping):
             return [self._dataloader_single(each, batch_size, shuffle) for each in dataset.values()]
         return self._dataloader_single(dataset, batch_size, shuffle)

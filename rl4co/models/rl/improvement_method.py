@@ -17,7 +17,7 @@ class ImprovementMethod(n_step_PPO):
     Args:
         env: Environment.
         policy: Policy (default: that of the method).
-        critic: Critic that replaces the policy's own.
+        critic: Critic that replaces the policy's default.
         policy_kwargs: Arguments of the default policy.
         kwargs: See :class:`n_step_PPO`; defaults are those of the method.
     """

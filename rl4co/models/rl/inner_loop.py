@@ -32,11 +32,9 @@ class InnerLoop(RL4COLitModule):
     `trainer.global_step` counts updates.
 
     Args:
-        env: Environment.
-        policy: Policy.
         max_grad_norm: Largest norm of the gradient of all weights; None does not clip. It takes
             the place of the trainer's `gradient_clip_val`.
-        kwargs: See :class:`RL4COLitModule`.
+        kwargs: Further arguments, and those not listed here: see :class:`RL4COLitModule`.
     """
 
     def __init__(

@@ -76,7 +76,7 @@ class InstanceCopies:
         Args:
             policy: Policy.
             incumbent: Solutions `[B, T]` of the instances that the policy follows with one more
-                solution, the last one; -1 behind their ends.
+                solution, the last one; -1 after their ends.
             settings: Further settings of the policy's call.
         """
         count = self.num_solutions
@@ -115,7 +115,7 @@ class InstanceCopies:
         return unbatchify(rows, (self.num_copies, count))
 
     def _score(self, actions: Tensor) -> Tensor:
-        """Rewards `[B, K, S]` on the instances as they were given."""
+        """Rewards `[B, K, S]` on the instances as they were passed."""
         shape = actions.shape[1:3]
         state = {
             key: value[:, None, None].expand(-1, *shape, *value.shape[1:])

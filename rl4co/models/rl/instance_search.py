@@ -63,7 +63,7 @@ class InstanceSearch(abc.ABC):
         """Solutions of the policy as it is now, and a loss that makes it better.
 
         Args:
-            incumbent: Best solutions so far `[B, T]`, -1 behind their ends; None at first.
+            incumbent: Best solutions so far `[B, T]`, -1 after their ends; None at first.
             rng: Random stream of this iteration.
         """
 

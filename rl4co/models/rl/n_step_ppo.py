@@ -40,7 +40,7 @@ class Segment(NamedTuple):
 
     Attributes:
         states: The states in which they were made, batch `[n * B]`, moves outermost.
-        last: The state behind them, batch `[B]`.
+        last: The state after them, batch `[B]`.
         actions: `[n * B, A]`.
         reward: `[n, B]`.
     """
@@ -77,7 +77,7 @@ class n_step_PPO(InnerLoop):
     Args:
         env: Improvement environment.
         policy: Improvement policy.
-        critic: Critic that replaces the policy's own, see
+        critic: Critic that replaces the policy's default, see
             :class:`~rl4co.models.nn.value.SolutionCritic`.
         clip_range: $\\epsilon$.
         ppo_epochs: Inner epochs.
@@ -92,7 +92,7 @@ class n_step_PPO(InnerLoop):
             does not clip.
         curriculum: "linear", "sigmoid" or "none", see :class:`Curriculum`.
         CL_scalar: Its scale.
-        CL_epochs: Epochs of a whole training, for the sigmoid curriculum.
+        CL_epochs: Epochs of the training, for the sigmoid curriculum.
         CL_best: Whether training begins with the best solutions of the warm-up, rather than its
             last ones.
         batch_size: Instances per batch.
@@ -252,7 +252,7 @@ class n_step_PPO(InnerLoop):
     def roll_out(
         self, state: State, rng: torch.Generator | None, actions: Tensor | None = None
     ) -> tuple[Segment, State]:
-        """n moves from a state, and the state behind them.
+        """n moves from a state, and the state after them.
 
         Args:
             state: Batch `[B]`.
@@ -286,7 +286,7 @@ class n_step_PPO(InnerLoop):
 
     @torch.no_grad()
     def bootstrap(self, segment: Segment) -> Tensor:
-        """Value of the state behind the moves `[B]`, by the networks as they are now."""
+        """Value of the state after the moves `[B]`, by the networks as they are now."""
         return cast(ImprovementPolicy, self.policy).value(segment.last)
 
     def calculate_loss(

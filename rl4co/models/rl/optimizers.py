@@ -69,7 +69,7 @@ def check_optimization(
 ) -> None:
     """Raises for names, arguments and values that would fail when training starts.
 
-    Names and classes are tried on a parameter of their own; factories are left alone.
+    Names and classes are tried on a dummy parameter; factories are left alone.
     """
     if interval not in INTERVALS:
         raise UnknownNameError("lr_scheduler_interval", interval, INTERVALS)

@@ -1,4 +1,4 @@
-"""Proximal policy optimization of whole solutions (Schulman et al., 2017).
+"""Proximal policy optimization of complete solutions (Schulman et al., 2017).
 
 A solution is one action here: constructing it step by step is how the policy computes, not part of
 the decision process (Kool et al., 2019, see it the same way). For rewards at every step see
@@ -51,7 +51,7 @@ class Solutions(NamedTuple):
 
 
 class PPO(InnerLoop):
-    """Proximal policy optimization of whole solutions.
+    """Proximal policy optimization of complete solutions.
 
     $$L = -E\\left[\\min\\left(r A, \\mathrm{clip}(r, 1 - \\epsilon, 1 + \\epsilon) A\\right)
       \\right] + \\lambda_V L_V - \\lambda_H H(\\pi), \\qquad
@@ -70,7 +70,7 @@ class PPO(InnerLoop):
         clip_range: $\\epsilon$, the change of a solution's probability beyond which there is
             nothing to gain.
         ppo_epochs: Inner epochs.
-        mini_batch_size: Instances per update: a number (at most the whole batch), or a share of
+        mini_batch_size: Instances per update: a number (at most `batch_size`), or a share of
             the batch.
         vf_lambda: Weight $\\lambda_V$ of the critic's loss (Huber).
         entropy_lambda: Weight $\\lambda_H$ of the entropy; without it the entropy is logged as its
@@ -110,7 +110,7 @@ class PPO(InnerLoop):
     def shared_step(
         self, batch: TensorDictBase, batch_idx: int, phase: str, dataloader_idx: int = 0
     ) -> dict[str, Any]:
-        """Solves a batch; in training also the loss of the whole batch, before any update."""
+        """Solves a batch; in training also the loss of the batch, before any update."""
         if phase == "train":
             solutions = self.solve(batch, batch_idx)
             out = {**self.calculate_loss(solutions), "reward": solutions.reward}

@@ -32,12 +32,10 @@ class REINFORCE(RL4COLitModule):
     $$\\nabla L = -E\\left[(R(a, x) - b(x)) \\nabla \\log \\pi(a | x)\\right]$$
 
     Args:
-        env: Environment.
-        policy: Policy.
         baseline: Baseline object, or its name (see :func:`get_reinforce_baseline`).
-        baseline_kwargs: Arguments of a baseline given by name.
+        baseline_kwargs: Arguments of a baseline that is chosen by name.
         reward_scale: None, a number to divide advantages by, "norm" or "scale".
-        kwargs: See :class:`RL4COLitModule`.
+        kwargs: Further arguments, and those not listed here: see :class:`RL4COLitModule`.
     """
 
     def __init__(
@@ -85,7 +83,7 @@ class REINFORCE(RL4COLitModule):
         rng = self.action_rng(phase, batch_idx)
         out = self.policy(td, self.env, phase=phase, rng=rng, **self.decoding_options(phase))
         if phase == "train":
-            # Several solutions per instance get an axis of their own, as baselines expect.
+            # Several solutions per instance get a separate axis, as baselines expect.
             num_solutions = out["reward"].shape[0] // td.batch_size[0]
             axes = num_solutions if num_solutions > 1 else 0
             reward, log_likelihood = (
@@ -194,7 +192,7 @@ class REINFORCE(RL4COLitModule):
         if not load_baseline:
             if model._new_baseline is None:
                 raise ConfigError(
-                    "expected a baseline given by name to set it up anew, got an object; "
+                    "expected a baseline chosen by name to set it up anew, got an object; "
                     "pass baseline=... with the object instead"
                 )
             model.baseline = model._new_baseline().to(model.device)

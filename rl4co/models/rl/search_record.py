@@ -122,7 +122,7 @@ class SearchRecord:
         self.seconds[batch] += seconds
 
     def incumbents(self, batch: slice) -> Tensor | None:
-        """Best solutions `[B, T]`, -1 behind their ends; None before there are any."""
+        """Best solutions `[B, T]`, -1 after their ends; None before there are any."""
         if not bool((self.lengths[batch] > 0).all()):
             return None
         length = int(self.lengths[batch].max())

@@ -63,7 +63,7 @@ class TransductiveModel(RL4COLitModule):
         batch_size: Instances that are searched at the same time.
         max_iters: Iterations for each instance.
         max_runtime: Seconds for each batch; None: no limit.
-        save_path: File for the incumbents, renewed as the search goes (at most a second behind).
+        save_path: File for the incumbents, renewed as the search goes (at most one second late).
             If it exists, the search goes on from it.
         augment_size: Copies of each instance under symmetries. Default: 8, and none for problems
             that have no coordinates or little use for them (`env.augments_by_default`).
@@ -349,7 +349,7 @@ class TransductiveModel(RL4COLitModule):
         self._restored, self._record = checkpoint.get(_CHECKPOINT_KEY), None
 
     def configure_optimizers(self) -> Optimizer:
-        """A placeholder, by which the trainer counts batches: each has an optimizer of its own."""
+        """A placeholder, by which the trainer counts batches; each batch has a separate optimizer."""
         return torch.optim.SGD([nn.Parameter(torch.zeros((), device=self.device))], lr=0.0)
 
     def configure_callbacks(self) -> list[Any]:
@@ -368,7 +368,7 @@ class TransductiveModel(RL4COLitModule):
         if self._world_size > 1:
             raise UnsupportedError(
                 f"expected one process for {type(self).__name__}, got {self._world_size}; "
-                "search parts of the data set in runs of their own (RL4COTrainer(devices=1))"
+                "search parts of the data set in separate runs (RL4COTrainer(devices=1))"
             )
         self._totals.clear()
         self.load_datasets()

@@ -70,7 +70,7 @@ class TransitionBuffer:
         self._storage.extend(new)
 
     def get(self, rows: Tensor, device: torch.device) -> TensorDict:
-        """Transitions `[R]` with the whole state, on `device`."""
+        """Transitions `[R]` with the full state, on `device`."""
         batch = self._storage[rows.to(self.device) if self.device is not None else rows]
         if len(self._instances) > 1:
             self._instances = [torch.cat(self._instances)]
@@ -114,7 +114,7 @@ class TransitionBuffer:
 
 
 def _new_storage(capacity: int, device: torch.device | str | None) -> Any:
-    # Importing TorchRL's buffers takes its time.
+    # Importing TorchRL's buffers is slow.
     from torchrl.data import LazyTensorStorage, TensorDictReplayBuffer
 
     storage = LazyTensorStorage(capacity, device="auto" if device is None else device)

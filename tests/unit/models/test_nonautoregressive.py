@@ -273,7 +273,7 @@ def test_bad_settings_raise():
     with pytest.raises(ConfigError, match="n_ants"):
         DeepACOPolicy(n_ants=0)
     for n_ants in (2.5, True, {"train": "3"}):
-        with pytest.raises(ConfigError, match="a whole number"):
+        with pytest.raises(ConfigError, match="an integer"):
             DeepACOPolicy(n_ants=n_ants)
     with pytest.raises(UnknownNameError, match="n_ants"):
         DeepACOPolicy(aco_kwargs={"n_ants": 3})

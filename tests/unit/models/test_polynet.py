@@ -378,7 +378,7 @@ def test_matnet_encoder():
     contexts = (cache.context, decoder.prepare(rows, state).context)
     for ours, theirs in zip(*map(tree_leaves, contexts), strict=True):
         assert torch.equal(ours, theirs)
-    with pytest.raises(UnsupportedError, match="given by a matrix"):
+    with pytest.raises(UnsupportedError, match="by a matrix"):
         PolyNet(TSPEnv(), encoder_type="MatNet")
     with pytest.raises(ConfigError, match="attention_bias"):
         PolyNetPolicy(env_name="atsp", encoder_type="MatNet", attention_bias=True)

@@ -1,4 +1,4 @@
-"""Active search: the whole policy is trained on one instance (Bello et al., 2017).
+"""Active search: all weights of the policy are trained on one instance (Bello et al., 2017).
 
 Paper: https://arxiv.org/abs/1611.09940.
 """
@@ -56,22 +56,18 @@ class ActiveSearch(TransductiveModel):
     for K symmetric copies $x^k$ of the instance with S solutions each.
 
     Args:
-        env: Environment.
         policy: Pretrained policy, or its checkpoint or folder; not changed. Default: an Attention
             Model without training.
         dataset: Instances to search, see :class:`TransductiveModel`.
         batch_size: Instances of a training step; they are searched one after the other.
-        max_iters: Iterations for each instance.
         augment_size: Copies of an instance under symmetries (default: 8 where there are any).
         augment_dihedral: Symmetries of the square, or random rotations and reflections.
-        num_parallel_runs: How often the copies are repeated.
         max_runtime: Seconds for each instance; None: no limit.
         save_path: File for the incumbents, renewed as the search goes; an existing one is
             continued.
-        optimizer: Name in `torch.optim`, class or factory.
         optimizer_kwargs: Its arguments (default: those of the EAS paper's active search).
         policy_kwargs: Arguments of the default policy.
-        kwargs: See :class:`TransductiveModel`.
+        kwargs: Further arguments, and those not listed here: see :class:`TransductiveModel`.
     """
 
     search_size = 1

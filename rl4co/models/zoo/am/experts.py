@@ -50,9 +50,8 @@ class ExpertsDecoder(AttentionModelDecoder):
     the more likely way.
 
     Args:
-        embed_dim: Embedding size D.
         config: Settings of the experts.
-        kwargs: See :class:`AttentionModelDecoder`.
+        kwargs: Further arguments, and those not listed here: see :class:`AttentionModelDecoder`.
     """
 
     prepares_by_instance = False  # the noise would be drawn again

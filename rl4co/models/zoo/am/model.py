@@ -19,12 +19,10 @@ class AttentionModel(REINFORCE):
     """Attention Model with REINFORCE; a subclass names another policy to train in the same way.
 
     Args:
-        env: Environment.
         policy: Policy (default: the `policy_class` for the environment).
         baseline: Baseline or its name.
         policy_kwargs: Arguments of the default policy.
-        baseline_kwargs: Arguments of a baseline given by name.
-        kwargs: See :class:`REINFORCE`.
+        kwargs: Further arguments, and those not listed here: see :class:`REINFORCE`.
     """
 
     policy_class: ClassVar[type[nn.Module]] = AttentionModelPolicy

@@ -9,17 +9,15 @@ from rl4co.models.zoo.am_gnn.encoder import GNNEncoder
 
 
 class GNNAttentionModelPolicy(AttentionModelPolicy):
-    """The Attention Model's decoder behind a network on the graph of the instance.
+    """The Attention Model's decoder on top of a network on the graph of the instance.
 
     Args:
         env_name: Environment, one with a graph.
         network: "mlp", "gcn" or "gat"; for bipartite graphs "mlp", "sage" or "gen".
-        embed_dim: Embedding size D.
         num_encoder_layers: Layers of the network.
         num_heads: Attention heads of the decoder, and of "gat".
-        normalization: "batch", "instance", "layer" or None.
         feedforward_hidden: Width of the hidden layers of "mlp".
-        kwargs: See :class:`AttentionModelPolicy`.
+        kwargs: Further arguments, and those not listed here: see :class:`AttentionModelPolicy`.
     """
 
     def __init__(

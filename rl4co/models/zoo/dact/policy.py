@@ -126,7 +126,7 @@ class DACTPolicy(ImprovementPolicy):
     """Dual-Aspect Collaborative Transformer: 2-opt for the TSP.
 
     Args:
-        encoder: Replaces the encoder; gives both aspects, so 2D channels.
+        encoder: Replaces the encoder; returns both aspects, so 2D channels.
         decoder: Replaces the decoder.
         critic: True: the critic of the method; False: none; or a custom critic.
         env_name: Environment.
@@ -139,7 +139,7 @@ class DACTPolicy(ImprovementPolicy):
         dropout: Probability of dropout in decoder and critic.
         init_embedding: Replaces the encoder's embedding of coordinates.
         pos_embedding: Replaces the cyclic positional encoding.
-        critic_kwargs: Settings of the method's own critic, see
+        critic_kwargs: Settings of the default critic, see
             :class:`~rl4co.models.nn.value.SolutionCritic`.
         kwargs: See :class:`ImprovementPolicy`.
     """

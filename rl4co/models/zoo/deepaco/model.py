@@ -38,7 +38,6 @@ class DeepACO(REINFORCE):
     the first ants before any search.
 
     Args:
-        env: Environment.
         policy: Policy (default: :class:`DeepACOPolicy`).
         policy_kwargs: Arguments of the default policy.
         baseline: Must be "shared".
@@ -47,7 +46,7 @@ class DeepACO(REINFORCE):
         ls_reward_aug_W: Weight W of the reward after the search.
         guided_rounds: Perturbations guided by the weights in training (0: a plain search).
         local_search_kwargs: Options of `env.local_search` in training.
-        kwargs: See :class:`REINFORCE`.
+        kwargs: Further arguments, and those not listed here: see :class:`REINFORCE`.
     """
 
     #: Local search, pheromone and sub-solvers run on the CPU.

@@ -1,4 +1,4 @@
-"""Policy of DeepACO: a graph network gives ants their heuristic (Ye et al., 2023).
+"""Policy of DeepACO: a graph network provides the heuristic of the ants (Ye et al., 2023).
 
 Paper: https://arxiv.org/abs/2309.14032. Original code: henry-yeh/DeepACO.
 """
@@ -36,19 +36,10 @@ class DeepACOPolicy(NARGNNPolicy):
     solution of each instance; all other decode types follow the weights alone.
 
     Args:
-        env_name: Environment.
-        embed_dim: Embedding size D.
-        num_layers_graph_encoder: Layers of the network.
-        num_layers_heatmap_generator: Linear layers of the head.
-        k_sparse: Nearest neighbours that each node has edges to (default: a share of all nodes).
-        edge_options: Settings of the problem's edge embedding.
-        rule: What to do where no candidate edge is allowed, "nearest" or "uniform".
         n_ants: Ants per instance, a number or one for each phase.
         n_iterations: Iterations of the colony at validation and test, a number or one for each.
         aco_kwargs: Further settings of the colony, see :class:`ColonyConfig`.
-        val_decode_type: Decode type of the validation phase.
-        test_decode_type: Decode type of the test phase.
-        kwargs: See :class:`NARGNNPolicy`.
+        kwargs: Further arguments, and those not listed here: see :class:`NARGNNPolicy`.
     """
 
     def __init__(
@@ -204,6 +195,6 @@ def _by_phase(
             raise UnknownNameError(f"phase in {name}", phase, _PHASES)
         if type(value) is not int or value < 1:
             raise ConfigError(
-                f"expected {name} of at least 1, a whole number, got {value!r} for {phase}"
+                f"expected {name} of at least 1, an integer, got {value!r} for {phase}"
             )
     return {**defaults, **(values or {})}

@@ -55,7 +55,7 @@ class DevFormerContext(nn.Module):
 
     $$q_t = \\frac{1}{P} \\sum_p \\mathrm{MLP}_1(h_p) + \\mathrm{MLP}_2(h_{a_{t-1}})$$
 
-    In the first step a learned placeholder stands for the last decap.
+    In the first step a learned placeholder replaces the last decap.
 
     Args:
         embed_dim: Embedding size D.

@@ -18,11 +18,8 @@ class DevFormerPolicy(AttentionModelPolicy):
 
     Args:
         env_name: `dpp`, `mdpp`, or an environment with their states.
-        embed_dim: Embedding size D.
-        init_embedding: Replaces the init embedding.
-        context_embedding: Replaces the context embedding.
         use_graph_context: Whether the mean node embedding enters the query; not in DevFormer.
-        kwargs: See :class:`AttentionModelPolicy`.
+        kwargs: Further arguments, and those not listed here: see :class:`AttentionModelPolicy`.
     """
 
     def __init__(

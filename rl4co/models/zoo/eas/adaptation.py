@@ -30,7 +30,7 @@ EMBEDDINGS = {
 
 @kernels.standard
 class ResidualLayer(nn.Module):
-    """A layer of its own for each row, which changes nothing at first.
+    """A separate layer for each row, which changes nothing at first.
 
     $$h' = h + \\mathrm{ReLU}(h W_1 + b_1) W_2 + b_2, \\qquad W_2 = b_2 = 0$$
 

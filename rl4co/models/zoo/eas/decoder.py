@@ -1,4 +1,4 @@
-"""A decoder with parameters of its own for each instance."""
+"""A decoder with separate parameters for each instance."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def check_decoder(decoder: Any, learns_embeddings: bool) -> None:
     if type(getattr(decoder, "pointer", None)) is not PointerAttention:
         raise UnsupportedError(
             "expected a decoder with a PointerAttention under `pointer` for efficient active "
-            f"search, got {type(decoder).__name__}; use ActiveSearch, which takes any policy"
+            f"search, got {type(decoder).__name__}; use ActiveSearch, which accepts any policy"
         )
     if decoder.replay_keys is None:
         raise UnsupportedError(

@@ -36,7 +36,7 @@ BASELINES = {"multistart": (-1,), "symmetric": (-2,), "full": (-2, -1)}
 
 
 class AdaptationSearch(InstanceSearch):
-    """REINFORCE and imitation of the incumbent, on parameters of the copies' own.
+    """REINFORCE and imitation of the incumbent, on separate parameters of the copies.
 
     Args:
         policy: Copy of the policy; what is in it does not learn.
@@ -91,29 +91,25 @@ class EAS(TransductiveModel):
     and independently of each other.
 
     Args:
-        env: Environment.
         policy: Pretrained policy with the Attention Model's kind of decoder, or its checkpoint or
             folder; not changed. Default: an Attention Model without training.
         dataset: Instances to search, see :class:`TransductiveModel`.
         use_eas_embedding: Whether embeddings are learnt (EAS-Emb).
-        use_eas_layer: Whether a layer is added behind the glimpse (EAS-Lay).
+        use_eas_layer: Whether a layer is added after the glimpse (EAS-Lay).
         eas_emb_cache_keys: Embeddings that are learnt: "logit_key" (default, as in the paper's
             code), "glimpse_key", "glimpse_val".
         eas_lambda: Weight of the imitation.
-        batch_size: Instances that are searched at the same time.
-        max_iters: Iterations for each instance.
         augment_size: Copies of an instance under symmetries (default: 8 where there are any).
         augment_dihedral: Symmetries of the square, or random rotations and reflections.
-        num_parallel_runs: How often the copies are repeated, with parameters of their own.
+        num_parallel_runs: How often the copies are repeated, with separate parameters.
         baseline: Mean over a copy's solutions ("multistart"), over the copies of a start
             ("symmetric") or over both ("full").
-        max_runtime: Seconds for each batch; None: no limit.
         save_path: File for the incumbents, renewed as the search goes; an existing one is
             continued.
         optimizer: Name in `torch.optim`, class or factory; it must work element by element.
         optimizer_kwargs: Its arguments (default: those of the paper).
         policy_kwargs: Arguments of the default policy.
-        kwargs: See :class:`TransductiveModel`.
+        kwargs: Further arguments, and those not listed here: see :class:`TransductiveModel`.
     """
 
     def __init__(

@@ -40,7 +40,6 @@ class GFACS(RL4COLitModule):
     $\\beta$ and $w$ rise over the epochs.
 
     Args:
-        env: Environment.
         policy: Policy (default: :class:`GFACSPolicy`).
         policy_kwargs: Arguments of the default policy.
         train_with_local_search: Whether to use local search in training; None: if the problem has
@@ -52,7 +51,7 @@ class GFACS(RL4COLitModule):
         alpha_min: Weight w in the first epoch.
         alpha_max: Weight w at the end.
         epochs: Length of the schedules (default: that of the training).
-        kwargs: See :class:`RL4COLitModule`.
+        kwargs: Further arguments, and those not listed here: see :class:`RL4COLitModule`.
     """
 
     #: Local search, pheromone and sub-solvers run on the CPU.

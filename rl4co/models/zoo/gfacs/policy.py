@@ -41,11 +41,9 @@ class GFACSPolicy(DeepACOPolicy):
     """Weights of edges for ants, and $\\log Z$ for trajectory balance.
 
     Args:
-        env_name: Environment.
-        embed_dim: Embedding size D.
         aco_kwargs: Settings of the colony; they win over those of GFACS (all ants leave pheromone,
             the mean quality taken off and the total kept).
-        kwargs: See :class:`DeepACOPolicy`.
+        kwargs: Further arguments, and those not listed here: see :class:`DeepACOPolicy`.
     """
 
     def __init__(
@@ -60,6 +58,6 @@ class GFACSPolicy(DeepACOPolicy):
         self.log_partition = LogPartition(embed_dim)
 
     def log_z(self, hidden: EdgeWeights) -> Tensor:
-        """$\\log Z$ of the policy's own solutions and of improved ones: `[B, 2]`."""
+        """$\\log Z$ of the policy's solutions and of improved ones: `[B, 2]`."""
         values: Tensor = self.log_partition(hidden.edges)
         return values

@@ -199,7 +199,7 @@ class PCTSPAdapter(CVRPAdapter):
 
 
 class TSPAdapter(CVRPAdapter):
-    """The whole tour is the one sub-problem; revisers cut it further."""
+    """The tour is the one sub-problem; revisers cut it further."""
 
     def decompose(self, actions: np.ndarray) -> list[np.ndarray]:
         """The tour itself."""

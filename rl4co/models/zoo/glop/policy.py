@@ -24,16 +24,11 @@ class GLOPPolicy(NARGNNPolicy):
     """Weights of edges by which customers are put together; tours are the sub-solver's matter.
 
     Args:
-        env_name: Environment.
-        embed_dim: Embedding size D.
-        num_layers_graph_encoder: Layers of the network.
-        num_layers_heatmap_generator: Linear layers of the head.
         k_sparse: Candidate edges per customer (default: a share of all).
-        edge_options: Settings of the problem's edge embedding.
         n_samples: Partitions per instance.
         subprob_solver: How tours are solved: "insertion", "search" (insertion, 2-opt and Or-opt),
             "ils", "lkh" or "reviser"; or a function of coordinates `[P, n, 2]` → orders `[P, n]`.
-        kwargs: See :class:`NARGNNPolicy`.
+        kwargs: Further arguments, and those not listed here: see :class:`NARGNNPolicy`.
     """
 
     def __init__(

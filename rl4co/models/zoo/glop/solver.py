@@ -1,4 +1,4 @@
-"""GLOP as a solver: partition, tours by insertion, revision; with learned parts where given.
+"""GLOP as a solver: partition, tours by insertion, revision; with learned parts where available.
 
 Without a partition policy customers are swept around the depot; without revisers tours are improved
 by 2-opt, Or-opt and kicks. So the solver runs without any training, and each learned part can be

@@ -39,16 +39,11 @@ class HeterogeneousAttentionModelEncoder(AttentionModelEncoder):
     """Node embeddings by blocks of heterogeneous attention.
 
     Args:
-        embed_dim: Embedding size D.
         init_embedding: Instance → `[B, N, D]` (default: that of `env_name`). Its method
             `num_depots(state)` says how many of the first nodes are depots (without it, one is);
             pickups and, in the same order, deliveries follow.
-        env_name: Environment whose embedding to use.
-        num_heads: Attention heads.
-        num_layers: Blocks.
-        normalization: "batch", "instance", "layer" or None.
-        feedforward_hidden: Width of the feed-forward layers.
-        bias: Whether the attention projections have biases.
+
+    Other arguments: see :class:`AttentionModelEncoder`.
 
     Shapes:
         state with batch `[B]` → `[B, N, D]`, `[B, N, D]`

@@ -17,16 +17,8 @@ class HeterogeneousAttentionModelPolicy(AttentionModelPolicy):
     """Attention Model whose encoder tells pickups, deliveries and partners apart.
 
     Args:
-        encoder: Replaces the encoder.
         env_name: Environment whose embeddings to use; its customers are pickups, then deliveries.
-        init_embedding: Replaces the init embedding.
-        embed_dim: Embedding size D.
-        num_encoder_layers: Encoder blocks.
-        num_heads: Attention heads.
-        normalization: "batch", "instance", "layer" or None.
-        feedforward_hidden: Width of the encoder's feed-forward layers.
-        attention_bias: Whether the encoder's attention projections have biases.
-        kwargs: See :class:`AttentionModelPolicy`.
+        kwargs: Further arguments, and those not listed here: see :class:`AttentionModelPolicy`.
     """
 
     def __init__(

@@ -203,7 +203,7 @@ def _rows(table: Tensor, index: Tensor) -> Tensor:
     return F.embedding(index, table.flatten(0, 2))
 
 
-#: Decoders by name, as the argument `decoder` of the policies takes them.
+#: Decoders by name, values of the policies' argument `decoder`.
 ACTORS = ("mlp", "pointer")
 
 

@@ -1,4 +1,4 @@
-"""Decoder of job shops: an actor, and an encoder of its own where each state is encoded anew."""
+"""Decoder of job shops: an actor, and a separate encoder where each state is encoded anew."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rl4co.models.zoo.l2d.actors import Actor, ActorCache, make_actor
 from rl4co.models.zoo.l2d.encoder import ShopEmbeddings, make_encoder
 from rl4co.models.zoo.l2d.features import STEP_KEYS, Shop, observe, trim_padding
 
-#: Keys that encoders and actors read of a whole state.
+#: Keys that encoders and actors read of a full state.
 _STATE_KEYS = (
     *STEP_KEYS,
     *("proc_times", "op_times", "pad_mask", "ops_job_map", "end_op_per_job", "ops_sequence_order"),

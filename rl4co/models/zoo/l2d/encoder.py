@@ -27,7 +27,7 @@ from rl4co.models.zoo.l2d.features import NUM_MACHINE, NUM_OPERATION, Shop
 
 @dataclasses.dataclass
 class ShopEmbeddings:
-    """What an encoder gives.
+    """Output of an encoder.
 
     Attributes:
         operations: `[B, O, D]`; padding has any value.
@@ -242,7 +242,7 @@ class NoEncoder(AutoregressiveEncoder):
         return None, None
 
 
-#: Encoders by name, as the argument `encoder` of the policies takes them.
+#: Encoders by name, values of the policies' argument `encoder`.
 ENCODERS = ("gcn", "hgnn", "matnet")
 
 
@@ -293,6 +293,6 @@ def _pool(initial: Tensor, hidden: Tensor, real: Tensor) -> Tensor:
     """Summary of an instance: `[B, N, D], [B, N, D], [B, N]` → `[B, D]`.
 
     Instance normalisation makes the mean of what comes out of a network the same for all instances,
-    so it takes the mean of what goes in, and the largest of what comes out.
+    so it averages the inputs and takes the maximum of the outputs.
     """
     return masked_mean(initial, real) + masked_max(hidden, real)

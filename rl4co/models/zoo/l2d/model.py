@@ -1,4 +1,4 @@
-"""Learning to Dispatch, trained by whole solutions (REINFORCE) or by single steps (PPO)."""
+"""Learning to Dispatch, trained by complete solutions (REINFORCE) or by single steps (PPO)."""
 
 from __future__ import annotations
 
@@ -21,16 +21,15 @@ _REASON = "its encoders read the operations and machines of a job shop"
 
 @MODELS.register("l2d")
 class L2DModel(REINFORCE):
-    """Policies for job shops with REINFORCE: the reward is that of the whole schedule.
+    """Policies for job shops with REINFORCE: the reward is that of the complete schedule.
 
     Args:
         env: JSSP or FJSP.
         policy: Policy (default: :class:`L2DPolicy`).
         baseline: Baseline or its name.
         policy_kwargs: Arguments of the default policy.
-        baseline_kwargs: Arguments of a baseline given by name.
         num_samples: Schedules of each instance in training; the baseline "shared" needs several.
-        kwargs: See :class:`REINFORCE`.
+        kwargs: Further arguments, and those not listed here: see :class:`REINFORCE`.
     """
 
     supported_envs = _SHOPS

@@ -43,16 +43,15 @@ class L2DPolicy(AutoregressivePolicy):
         stepwise_encoding: Whether each state is encoded anew, or the fresh instance once.
         tanh_clipping: Bound of the tanh clipping of logits.
         train_decode_type: Decode type of the training phase.
-        val_decode_type: Decode type of the validation phase.
-        test_decode_type: Decode type of the test phase.
         num_heads: Attention heads of "matnet" and "pointer".
         feedforward_hidden: Width of the encoder's networks (default: 2 D).
         actor_hidden_dim: Width of the decoder "mlp" (default: D).
         self_attention: Whether "matnet" has self-attention beside cross-attention.
         temperature: Softmax temperature.
-        mask_logits: Whether forbidden actions are masked.
         replay_chunk: Steps per piece of the replay in training (None = all at once).
         check_nan: Whether NaN log-likelihoods raise an error.
+
+    Other arguments: see :class:`ConstructivePolicy`.
     """
 
     def __init__(
@@ -118,11 +117,10 @@ class L2DAttnPolicy(L2DPolicy):
     Args:
         encoder: See :class:`L2DPolicy`.
         decoder: See :class:`L2DPolicy`.
-        embed_dim: Embedding size D.
         num_heads: Attention heads.
-        num_encoder_layers: Encoder layers.
-        env_name: "jssp" or "fjsp".
         options: Further arguments of :class:`L2DPolicy`.
+
+    Other arguments: see :class:`L2DPolicy`.
     """
 
     def __init__(

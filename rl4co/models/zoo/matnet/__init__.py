@@ -1,4 +1,4 @@
-"""MatNet: networks for problems that are given by a matrix (Kwon et al., 2021)."""
+"""MatNet: networks for problems that are defined by a matrix (Kwon et al., 2021)."""
 
 from typing import TYPE_CHECKING
 

@@ -16,14 +16,14 @@ from rl4co.core.errors import ConfigError
 from rl4co.models.nn.matnet import MatNetLayers
 from rl4co.models.policies.autoregressive import AutoregressiveEncoder
 
-#: Distance from a whole number below which a sum has no digits left (rounding in float32).
+#: Distance from an integer below which a sum has no digits left (rounding in float32).
 _DIGITS = 1e-2
 #: Multiplier of Knuth's multiplicative hash for 32 bits.
 _HASH = 2654435761
 
 
 class MatrixInitEmbedding(nn.Module):
-    """Rows start as zeros, each column as a one-hot vector with a position of its own.
+    """Rows start as zeros, each column as a one-hot vector with a distinct position.
 
     The columns of an instance have different positions, so that the rows can tell them apart; the
     position itself has no meaning. Kwon et al. draw the positions at random in every pass. Here the
@@ -57,7 +57,7 @@ class MatrixInitEmbedding(nn.Module):
 
     def places(self, matrix: Tensor) -> Tensor:
         """A different place for each column: `[B, R, C]` → `[B, C]`."""
-        # The digits behind the third of a sum are as good as random ...
+        # The digits after the third of a sum are as good as random ...
         sums = 1e3 * matrix.sum(-2)  # [B, C]
         draw = sums.frac()
         # ... except where the entries have no more than three; there the sums are hashed.

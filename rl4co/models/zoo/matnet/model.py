@@ -27,13 +27,12 @@ class MatNet(POMO):
     24 for 4 machines).
 
     Args:
-        env: Environment.
         policy: Policy (default: :class:`MatNetPolicy`, or :class:`MultiStageFFSPPolicy` where
             machines can be reordered).
         policy_kwargs: Arguments of the default policy.
         num_augment: A matrix has no symmetries to augment by, so 1 unless the policy reads
             coordinates.
-        kwargs: See :class:`POMO`.
+        kwargs: Further arguments, and those not listed here: see :class:`POMO`.
     """
 
     supported_envs = ("atsp", "ffsp")

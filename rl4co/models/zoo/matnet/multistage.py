@@ -200,16 +200,15 @@ class MultiStageFFSPPolicy(AutoregressivePolicy):
         feedforward_hidden: Width of the encoders' feed-forward layers.
         bias: Whether the encoders' attention projections have biases.
         train_decode_type: Decode type of the training phase.
-        val_decode_type: Decode type of the validation phase.
-        test_decode_type: Decode type of the test phase.
         env_name: Environment used when none is passed.
         tanh_clipping: Bound of the tanh clipping of logits.
         temperature: Softmax temperature.
-        mask_logits: Whether forbidden actions are masked.
         replay_chunk: Steps per piece of the replay in training (None = all at once).
         check_nan: Whether NaN log-likelihoods raise an error.
         out_bias_pointer_attn: Whether the output projection of the pointers has a bias, as in the
             original code.
+
+    Other arguments: see :class:`ConstructivePolicy`.
     """
 
     def __init__(
@@ -271,14 +270,9 @@ class MultiStageFFSPPolicy(AutoregressivePolicy):
     ) -> dict[str, Any]:
         """Constructs solutions, see :meth:`ConstructivePolicy.forward`.
 
-        Args:
-            td: State after reset.
-            env: Environment.
-            args: See there.
-            machine_orders: Whether the solutions of an instance ask its machines in different
-                orders, the first in the numerical one. Rewards are then those of actions in that
-                order (`env.permute_machines(td, num_solutions)`).
-            kwargs: See there.
+        With `machine_orders` the solutions of an instance assign jobs to its machines in different
+        orders, the first in the numerical one. Rewards are then those of actions in that order
+        (`env.permute_machines(td, num_solutions)`).
         """
         if not machine_orders:
             return super().forward(td, env, *args, **kwargs)

@@ -1,4 +1,4 @@
-"""Policy of MatNet for routing problems that are given by a matrix (Kwon et al., 2021)."""
+"""Policy of MatNet for routing problems that are defined by a matrix (Kwon et al., 2021)."""
 
 from __future__ import annotations
 
@@ -29,13 +29,12 @@ class MatNetPolicy(AutoregressivePolicy):
         check_nan: Whether NaN log-likelihoods raise an error.
         temperature: Softmax temperature.
         tanh_clipping: Bound of the tanh clipping of logits.
-        mask_logits: Whether forbidden actions are masked.
         train_decode_type: Decode type of the training phase.
-        val_decode_type: Decode type of the validation phase.
-        test_decode_type: Decode type of the test phase.
         replay_chunk: Steps per piece of the replay in training (None = all at once).
         out_bias_pointer_attn: Whether the output projection of the pointer has a bias, as in the
             original code.
+
+    Other arguments: see :class:`ConstructivePolicy`.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Decoders of MDAM: several pointers with weights of their own, decoded as one batch.
+"""Decoders of MDAM: several pointers with separate weights, decoded as one batch.
 
 The rows of a batch are paths × instances, row `p * B + b`. Keys and values are computed per path;
 from then on a step is one computation for all rows.

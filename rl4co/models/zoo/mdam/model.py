@@ -27,13 +27,11 @@ class MDAM(REINFORCE):
     reward.
 
     Args:
-        env: Environment.
         policy: Policy (default: :class:`MDAMPolicy`).
         baseline: Baseline or its name.
         policy_kwargs: Arguments of the default policy.
-        baseline_kwargs: Arguments of a baseline given by name.
         kl_weight: Weight $\\lambda$ of the divergence.
-        kwargs: See :class:`REINFORCE`.
+        kwargs: Further arguments, and those not listed here: see :class:`REINFORCE`.
     """
 
     default_metrics = {"train": ("loss", "reward", "bl_val", "divergence", "max_reward")}

@@ -97,20 +97,10 @@ class MDAMPolicy(AutoregressivePolicy):
         select_best: bool = False,
         **options: Any,
     ) -> dict[str, Any]:
-        """Constructs one solution (or several) by each path.
+        """Constructs solutions by each path; see :meth:`ConstructivePolicy.forward`.
 
-        Args:
-            td: State after `env.reset`, batch `[B]`; not modified.
-            env: Environment, its name, or None for the policy's own.
-            phase: "train", "val" or "test".
-            calc_reward: Whether to evaluate the solutions.
-            args: Further arguments by position, see :meth:`ConstructivePolicy.forward`.
-            return_init_embeds: Whether the output has `init_embeds`.
-            actions: Solutions of all paths `[P * B, T]` (or `[S * P * B, T]`) to evaluate; or one
-                per instance `[B, T]`, evaluated by the path that is most likely to construct it.
-            hidden: The encoder's result of an earlier call.
-            select_best: Keep the best solution of each instance.
-            options: Further arguments by name, see there.
+        `actions` to evaluate are those of all paths `[P * B, T]` (or `[S * P * B, T]`), or one per
+        instance `[B, T]`, evaluated by the path that is most likely to construct it.
 
         Returns:
             As of any constructive policy. In training there are P solutions per instance, row

@@ -15,8 +15,8 @@ class MTPOMO(POMO):
 
     All variants are attributes of one problem, `mtvrp`: each instance says by its data which
     attributes it has (time windows, backhauls, open routes, a distance limit), and the variants of
-    a batch are mixed. The mean over an instance's starts as baseline takes care of their different
-    costs. Which variants are trained on is a matter of the generator:
+    a batch are mixed. The mean over an instance's starts as baseline compensates for their
+    different costs. Which variants are trained on is a matter of the generator:
 
         MTPOMO(MTVRPEnv(generator_params={"num_loc": 50, "variant_preset": "single_feat_otw"}))
 

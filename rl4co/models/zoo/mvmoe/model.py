@@ -34,13 +34,11 @@ class MVMoE_POMO(POMO):
     """POMO whose Attention Model has mixtures of experts.
 
     Args:
-        env: Environment.
         policy: Policy (default: POMO's with experts).
-        policy_kwargs: Arguments of the default policy; they win over POMO's settings.
         moe_kwargs: Experts of the default policy's "encoder" and "decoder", see
             :class:`rl4co.models.nn.moe.MoEConfig` (default: four experts, two per token, with
             hierarchical gating in the decoder).
-        kwargs: See :class:`POMO`.
+        kwargs: Further arguments, and those not listed here: see :class:`POMO`.
     """
 
     default_metrics = {**POMO.default_metrics, "train": _TRAIN_METRICS}
@@ -62,12 +60,9 @@ class MVMoE_AM(AttentionModel):
     """Attention Model with mixtures of experts and the rollout baseline.
 
     Args:
-        env: Environment.
         policy: Policy (default: the Attention Model's with experts).
-        baseline: Baseline or its name.
-        policy_kwargs: Arguments of the default policy.
         moe_kwargs: Experts of the default policy, see :class:`MVMoE_POMO`.
-        kwargs: See :class:`AttentionModel`.
+        kwargs: Further arguments, and those not listed here: see :class:`AttentionModel`.
     """
 
     default_metrics = {"train": _TRAIN_METRICS}

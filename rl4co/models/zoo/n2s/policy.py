@@ -49,10 +49,10 @@ class N2SDecoder(ImprovementDecoder):
         given: Tensor | None,
         phase: str,
     ) -> Tensor:
-        """An order and the nodes behind which its pickup and its delivery go `[B, 3]`."""
+        """An order and the nodes after which its pickup and its delivery go `[B, 3]`."""
         h, successors = self.pooling(embeddings), state["rec_current"]
         size = h.shape[1]
-        second = successors.gather(-1, successors)  # the second node behind each
+        second = successors.gather(-1, successors)  # the second node after each
         recent, frequency = self._history(state, phase, h.dtype)
         logits = self.removal(h, predecessors(successors), second, recent, frequency)
         given_choice = None if given is None else given[:, 0]
@@ -82,10 +82,9 @@ class N2SPolicy(SynthesisPolicy):
 
     Args:
         decoder: Replaces the decoder.
-        env_name: Environment.
-        embed_dim: Size D of embeddings.
-        num_heads: Heads.
         kwargs: See :class:`~rl4co.models.policies.synthesis_encoder.SynthesisPolicy`.
+
+    Other arguments: see :class:`SynthesisPolicy`.
     """
 
     inference = {"augment": "random"}

@@ -47,7 +47,7 @@ class NeuOptDecoder(ImprovementDecoder):
         given: Tensor | None,
         phase: str,
     ) -> Tensor:
-        """Nodes behind which the tour is cut `[B, K]`."""
+        """Nodes after which the tour is cut `[B, K]`."""
         given_nodes = given.unbind(-1) if given is not None else (None,) * env.k_max
         keys, inputs, hidden = self.streams.prepare(embeddings)
         logits, hidden = self.streams(keys, inputs, hidden)
@@ -76,7 +76,7 @@ class NeuOptPolicy(SynthesisPolicy):
         embed_dim: Size D of embeddings.
         init_embedding: Replaces the encoder's two layers over the coordinates.
         dropout: Probability of dropout in the critic.
-        env_params: Arguments of the policy's own environment (default: `k_max=4`).
+        env_params: Arguments of the policy's default environment (default: `k_max=4`).
         kwargs: See :class:`~rl4co.models.policies.synthesis_encoder.SynthesisPolicy`.
     """
 

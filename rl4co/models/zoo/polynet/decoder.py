@@ -33,9 +33,8 @@ class PolyNetDecoder(AttentionModelDecoder):
 
     Args:
         k: Number of strategies.
-        embed_dim: Embedding size D.
         poly_layer_dim: Width P of the layers.
-        kwargs: See :class:`AttentionModelDecoder`.
+        kwargs: Further arguments, and those not listed here: see :class:`AttentionModelDecoder`.
 
     Shapes:
         state with axes `[B, Q]` → logits `[B, Q, N]`
@@ -86,7 +85,7 @@ class PolyNetDecoder(AttentionModelDecoder):
     ) -> DecoderCache:
         """Projects the node embeddings `[B, N, D]` for all steps to come.
 
-        MatNet's encoder gives two of them: rows, to come from, and columns, to go to.
+        MatNet's encoder returns two of them: rows, to come from, and columns, to go to.
         """
         if not isinstance(hidden, tuple):
             return super().prepare(hidden, state)

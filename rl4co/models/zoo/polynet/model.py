@@ -45,11 +45,10 @@ class PolyNet(REINFORCE):
     augmentations where the original is not the first of them) and `max_aug_reward` (best of all).
 
     Args:
-        env: Environment.
         policy: Policy with strategies (default: :class:`PolyNetPolicy` for the environment).
-        k: Number of strategies, that of the policy if one is given.
+        k: Number of strategies, that of the policy if you pass one.
         val_num_solutions: Solutions per instance and augmentation at validation and test.
-        encoder_type: "AM", or "MatNet" for problems that are given by a matrix.
+        encoder_type: "AM", or "MatNet" for problems that are defined by a matrix.
         base_model_checkpoint_path: Checkpoint, or folder of `save_pretrained`, of an Attention
             Model or POMO to start from: its settings and weights are taken over.
         policy_kwargs: Arguments of the default policy.
@@ -59,7 +58,7 @@ class PolyNet(REINFORCE):
         augment_fn: "dihedral8", "symmetric" or a function.
         first_aug_identity: Whether the first augmentation is the instance itself.
         feats: Coordinate keys to augment (default: all present).
-        kwargs: See :class:`REINFORCE`.
+        kwargs: Further arguments, and those not listed here: see :class:`REINFORCE`.
     """
 
     default_metrics = {
@@ -99,7 +98,7 @@ class PolyNet(REINFORCE):
         else:
             if policy is None and encoder_type == "MatNet" and not MatNet.supports(env.name):
                 raise UnsupportedError(
-                    f"expected a problem given by a matrix for encoder_type='MatNet', got "
+                    f"expected a problem defined by a matrix for encoder_type='MatNet', got "
                     f"{env.name!r}; use encoder_type='AM'"
                 )
             policy = self.default_policy(PolyNetPolicy, env, policy, policy_kwargs, **settings)

@@ -26,31 +26,14 @@ _AM_ONLY = {"encoder", "encoder_network", "sdpa_fn_encoder", "attention_bias"}
 class PolyNetPolicy(AttentionModelPolicy):
     """Encoder of the Attention Model or of MatNet, and a decoder with k strategies.
 
-    Several solutions of an instance follow its strategies in turn; a single one (and a beam)
+    Several solutions of an instance follow its strategies in order; a single one (and a beam)
     follows the first. A state may choose otherwise: `td["strategy"]`, one number per instance.
 
     Args:
         k: Number of strategies.
-        encoder_type: "AM", or "MatNet" for problems that are given by a matrix.
-        embed_dim: Embedding size D.
-        num_encoder_layers: Encoder blocks.
-        num_heads: Attention heads.
-        normalization: "batch", "instance", "layer" or None.
-        feedforward_hidden: Width of the encoder's feed-forward layers.
-        init_embedding: Replaces the init embedding.
-        env_name: Environment whose embeddings to use.
+        encoder_type: "AM", or "MatNet" for problems that are defined by a matrix.
         poly_layer_dim: Width of the strategies' layers.
-        context_embedding: Replaces the context embedding.
-        dynamic_embedding: Replaces the dynamic embedding.
-        use_graph_context: Whether the mean node embedding enters the query.
-        linear_bias_decoder: Whether the decoder's projections have biases.
-        sdpa_fn: Attention function of encoder and decoder.
-        sdpa_fn_decoder: Attention function of the decoder alone.
-        mask_inner: Whether the glimpse attends to allowed nodes only.
-        out_bias_pointer_attn: Whether the pointer's output projection has a bias.
-        val_decode_type: Decode type of the validation phase.
-        test_decode_type: Decode type of the test phase.
-        kwargs: Further arguments of :class:`AttentionModelPolicy`.
+        kwargs: Further arguments, and those not listed here: see :class:`AttentionModelPolicy`.
     """
 
     def __init__(

@@ -40,7 +40,6 @@ class POMO(REINFORCE):
     of all augmentations).
 
     Args:
-        env: Environment.
         policy: Policy (default: an Attention Model with POMO's settings).
         policy_kwargs: Arguments of the default policy; they win over POMO's settings.
         baseline: Must be "shared".
@@ -50,7 +49,7 @@ class POMO(REINFORCE):
         first_aug_identity: Whether the first augmentation is the instance itself.
         feats: Coordinate keys to augment (default: all present).
         num_starts: Starts per instance (default: as many as the environment offers).
-        kwargs: See :class:`REINFORCE`.
+        kwargs: Further arguments, and those not listed here: see :class:`REINFORCE`.
     """
 
     default_metrics = {

@@ -23,7 +23,7 @@ class PointerNetworkCritic(CriticNetwork):
       V(x) = \\mathrm{MLP}(g_P)$$
 
     Args:
-        encoder: A :class:`PointerNetworkEncoder` with weights of its own.
+        encoder: A :class:`PointerNetworkEncoder` with separate weights.
         embed_dim: Size H of the encoder's LSTM.
         hidden_dim: Width of the value head (default: H).
         num_process_steps: Glimpses P.

@@ -1,6 +1,6 @@
 """Decoder of the Pointer Network: an LSTM reads the chosen nodes, a glimpse, then a pointer.
 
-In a rollout the LSTM takes one step per action, and its state travels in the states of the decode
+In a rollout the LSTM makes one step per action, and its state travels in the states of the decode
 loop. In training all chosen nodes are known, so it reads them in one go.
 """
 

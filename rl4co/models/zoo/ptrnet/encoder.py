@@ -1,4 +1,4 @@
-"""Encoder of the Pointer Network: an LSTM reads the nodes in the order in which they are given."""
+"""Encoder of the Pointer Network: an LSTM reads the nodes in their order in the instance."""
 
 from __future__ import annotations
 

@@ -30,14 +30,13 @@ class PointerNetworkPolicy(AutoregressivePolicy):
         num_glimpses: Glimpses before pointing.
         tanh_clipping: Bound of the tanh clipping of logits.
         mask_inner: Whether glimpses look at allowed nodes only.
-        mask_logits: Whether forbidden actions are masked.
         init_embedding: Replaces the init embedding.
         temperature: Softmax temperature.
         train_decode_type: Decode type of the training phase.
-        val_decode_type: Decode type of the validation phase.
-        test_decode_type: Decode type of the test phase.
         replay_chunk: Steps per piece of the replay in training (None = all at once).
         check_nan: Whether NaN log-likelihoods raise an error.
+
+    Other arguments: see :class:`ConstructivePolicy`.
     """
 
     def __init__(

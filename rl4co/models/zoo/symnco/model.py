@@ -152,7 +152,7 @@ class SymNCO(REINFORCE):
         )
 
     def _augmentation(self, phase: str = "train", batch_idx: int = 0) -> StateAugmentation:
-        """The augmentation with a random stream of its own for each batch.
+        """The augmentation with a separate random stream for each batch.
 
         Validation and test see the same copies in every epoch, so that epochs can be compared.
         """

@@ -18,15 +18,10 @@ class SymNCOPolicy(AttentionModelPolicy):
     """Attention Model with a projection head for the invariance loss.
 
     Args:
-        embed_dim: Embedding size D.
-        env_name: Environment whose embeddings to use.
-        num_encoder_layers: Encoder blocks.
-        num_heads: Attention heads.
-        normalization: "batch", "instance", "layer" or None.
         projection_head: `[..., D]` → `[..., D']` (default: two layers with a ReLU in between).
         use_projection_head: Whether embeddings are projected; otherwise they are compared as they
             are.
-        kwargs: Further arguments of :class:`AttentionModelPolicy`.
+        kwargs: Further arguments, and those not listed here: see :class:`AttentionModelPolicy`.
     """
 
     def __init__(
@@ -66,17 +61,9 @@ class SymNCOPolicy(AttentionModelPolicy):
         return_hidden: bool = False,
         **options: Any,
     ) -> dict[str, Any]:
-        """Constructs solutions, see :class:`ConstructivePolicy`.
+        """Constructs solutions, see :meth:`ConstructivePolicy.forward`.
 
-        Args:
-            td: State after `env.reset`, batch `[B]`; not modified.
-            env: Environment, its name, or None for the policy's own.
-            phase: "train", "val" or "test".
-            return_hidden: Whether the output has `hidden`.
-            options: Further arguments of the base class, by name.
-
-        Returns:
-            What the base class returns and, in the training phase, `proj_embeddings [B, N, D']`.
+        In the training phase the output also has `proj_embeddings [B, N, D']`.
         """
         training = phase == "train"
         out = super().forward(
