@@ -349,7 +349,7 @@ class TransductiveModel(RL4COLitModule):
         self._restored, self._record = checkpoint.get(_CHECKPOINT_KEY), None
 
     def configure_optimizers(self) -> Optimizer:
-        """A placeholder, by which the trainer counts batches; each batch has a separate optimizer."""
+        """A placeholder that lets the trainer count batches; each batch has its optimizer."""
         return torch.optim.SGD([nn.Parameter(torch.zeros((), device=self.device))], lr=0.0)
 
     def configure_callbacks(self) -> list[Any]:
