@@ -272,3 +272,37 @@ def test_compiled_policies_decode_and_train():
     out = compiled(td, env, phase="train", decode_type="multistart_sampling")
     out["log_likelihood"].sum().backward()
     assert all(bool(weight.grad.isfinite().all()) for weight in policy.decoder.parameters())
+
+
+# ---------------------------------------------------------------- environments of other kinds
+
+
+class ForwardingEnv:
+    """A wrapper that forwards every attribute to an environment."""
+
+    def __init__(self, env):
+        self.env = env
+
+    def __getattr__(self, name):
+        return getattr(self.__dict__["env"], name)
+
+
+def test_a_wrapped_environment_is_an_environment():
+    """It is not mistaken for a name; what is neither raises."""
+    env, policy, td = make(TSPEnv)
+    for settings in ({"decode_type": "greedy"}, {"decode_type": "multistart_greedy"}):
+        wrapped = policy(td, ForwardingEnv(env), **settings)
+        assert torch.equal(wrapped["actions"], policy(td, env, **settings)["actions"])
+    with pytest.raises(ConfigError, match="environment"):
+        policy(td, 3)
+
+
+def test_a_state_of_another_problem_raises():
+    """Also where the policy falls back to its default environment."""
+    _, policy, _ = make(TSPEnv)
+    env, _, td = make(CVRPEnv)
+    for given in (TSPEnv(), None):
+        with pytest.raises(UnsupportedError, match="first_node"):
+            policy(td, given)
+    with pytest.raises(UnsupportedError, match="cvrp"):
+        policy(td, env)
