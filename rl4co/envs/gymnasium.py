@@ -17,6 +17,7 @@ import torch
 
 from torch import Tensor
 
+from rl4co.core.checks import check_at_least
 from rl4co.core.errors import (
     ConfigError,
     MissingDependencyError,
@@ -166,8 +167,7 @@ class GymnasiumVectorEnv(VectorEnv[Observation, Any, np.ndarray]):
         forbidden_reward: float = -10_000.0,
         render_mode: str | None = None,
     ) -> None:
-        if num_envs < 1:
-            raise ConfigError(f"expected num_envs of at least 1, got {num_envs}")
+        check_at_least(1, num_envs=num_envs)
         self.episodes = _episodes(env, num_envs, max_moves, forbidden_reward, render_mode)
         self.num_envs, self.render_mode = num_envs, render_mode
         self.single_observation_space = _observation_space(self.episodes)

@@ -20,7 +20,7 @@ import numpy as np
 
 from numpy.typing import NDArray
 
-from rl4co.core.errors import ConfigError
+from rl4co.envs.generator import check_count
 
 Complex = NDArray[np.complex128]
 Real = NDArray[np.float64]
@@ -64,9 +64,8 @@ class PowerGrid:
     feed_inductance: float = 210e-12
 
     def __post_init__(self) -> None:
-        for name, value in {"rows": self.rows, "cols": self.cols}.items():
-            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-                raise ConfigError(f"expected {name} of a grid to be an integer >= 1, got {value!r}")
+        check_count("rows", self.rows)
+        check_count("cols", self.cols)
 
     @property
     def num_cells(self) -> int:

@@ -8,6 +8,7 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from rl4co.core.checks import check_at_least
 from rl4co.core.errors import ConfigError, InvalidSolutionError
 from rl4co.kernels import run_in_chunks
 
@@ -48,8 +49,7 @@ def search_rows(
             f"expected {candidate}s of shape [S * B, T] with B={len(counts)}, got "
             f"{list(chosen.shape)}"
         )
-    if max_iterations < 0:
-        raise ConfigError(f"expected max_iterations of at least 0, got {max_iterations}")
+    check_at_least(0, max_iterations=max_iterations)
     result = np.array(chosen, dtype=np.int64, order="C")
     of_rows = np.tile(counts, len(result) // len(counts))
     for row, count in enumerate(of_rows):

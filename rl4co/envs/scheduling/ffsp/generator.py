@@ -7,7 +7,7 @@ import torch
 from tensordict import TensorDict
 
 from rl4co.core.errors import ConfigError
-from rl4co.envs.generator import Generator
+from rl4co.envs.generator import Generator, check_count
 from rl4co.envs.point_patterns import device_of
 
 
@@ -48,8 +48,7 @@ class FFSPGenerator(Generator):
             "min_time": min_time,
         }
         for name, value in counts.items():
-            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-                raise ConfigError(f"expected {name} to be an integer >= 1, got {value!r}")
+            check_count(name, value)
         if not isinstance(max_time, int) or max_time <= min_time:
             raise ConfigError(
                 f"expected max_time to be an integer > min_time, got {max_time!r} and "

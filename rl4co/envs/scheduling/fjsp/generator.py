@@ -14,7 +14,7 @@ from torch import Tensor
 
 from rl4co.core.errors import ConfigError
 from rl4co.data.formats.shop import ShopInstance, batch_instances
-from rl4co.envs.generator import Generator
+from rl4co.envs.generator import Generator, check_count
 from rl4co.envs.point_patterns import device_of, rand
 from rl4co.envs.scheduling.fjsp import parser
 
@@ -58,9 +58,8 @@ class FJSPGenerator(Generator):
         max_eligible_ma_per_op: int | None = None,
         same_mean_per_op: bool = True,
     ) -> None:
-        self.num_jobs, self.num_machines = num_jobs, num_machines
-        check_range("jobs", 1, num_jobs, name="num_jobs")
-        check_range("machines", 1, num_machines, name="num_machines")
+        self.num_jobs = check_count("num_jobs", num_jobs)
+        self.num_machines = check_count("num_machines", num_machines)
         few, many = max(1, int(0.8 * num_machines)), max(1, int(1.2 * num_machines))
         self.min_ops_per_job = few if min_ops_per_job is None else min_ops_per_job
         self.max_ops_per_job = many if max_ops_per_job is None else max_ops_per_job
@@ -196,18 +195,9 @@ def integers(
     return torch.randint(low, high + 1, size, generator=rng, device=device_of(rng))
 
 
-def check_range(what: str, low: int, high: int, name: str | None = None) -> None:
-    """Raises unless `1 <= low <= high` are whole numbers.
-
-    Args:
-        what: What is limited.
-        low: Lower limit.
-        high: Upper limit.
-        name: Name of the argument, if there is only one.
-    """
-    are_integers = all(isinstance(x, int) and not isinstance(x, bool) for x in (low, high))
-    if are_integers and 1 <= low <= high:
-        return
-    if name is not None:
-        raise ConfigError(f"expected {name} to be an integer >= 1, got {high!r}")
-    raise ConfigError(f"expected integers 1 <= min_{what} <= max_{what}, got {low!r} and {high!r}")
+def check_range(what: str, low: int, high: int) -> None:
+    """Raises unless `1 <= low <= high` are integers."""
+    check_count(f"min_{what}", low)
+    check_count(f"max_{what}", high)
+    if low > high:
+        raise ConfigError(f"expected min_{what} <= max_{what}, got {low!r} and {high!r}")

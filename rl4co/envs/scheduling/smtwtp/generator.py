@@ -7,8 +7,8 @@ import torch
 from tensordict import TensorDict
 from torch import Tensor
 
-from rl4co.core.errors import ConfigError
-from rl4co.envs.generator import Generator, check_interval
+from rl4co.core.checks import check_at_least
+from rl4co.envs.generator import Generator, check_count, check_interval
 from rl4co.envs.point_patterns import device_of
 
 
@@ -43,9 +43,7 @@ class SMTWTPGenerator(Generator):
         min_process_time: float = 0.0,
         max_process_time: float = 1.0,
     ) -> None:
-        if not isinstance(num_job, int) or isinstance(num_job, bool) or num_job < 1:
-            raise ConfigError(f"expected num_job to be an integer >= 1, got {num_job!r}")
-        self.num_job = num_job
+        self.num_job = check_count("num_job", num_job)
         self.min_time_span = min_time_span
         self.max_time_span = num_job / 2 if max_time_span is None else max_time_span
         self.min_job_weight, self.max_job_weight = min_job_weight, max_job_weight
@@ -53,9 +51,7 @@ class SMTWTPGenerator(Generator):
         check_interval("time_span", self.min_time_span, self.max_time_span)
         check_interval("job_weight", min_job_weight, max_job_weight)
         check_interval("process_time", min_process_time, max_process_time)
-        for name, value in {"weight": min_job_weight, "process_time": min_process_time}.items():
-            if value < 0:
-                raise ConfigError(f"expected no negative {name}, got a lower end of {value!r}")
+        check_at_least(0, min_job_weight=min_job_weight, min_process_time=min_process_time)
 
     def _generate(self, batch_size: torch.Size, rng: torch.Generator | None) -> TensorDict:
         size = (3, *batch_size, self.num_job)
