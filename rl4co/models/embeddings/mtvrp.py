@@ -62,11 +62,11 @@ class MTVRPContext(ContextEmbedding):
 
     def features(self, state: Mapping[str, Tensor]) -> Tensor:
         """The six features `[B, Q, 6]`."""
-        capacity, length = state["vehicle_capacity"], state["current_route_length"]
+        length = state["current_route_length"]
+        loads = torch.cat([state["used_capacity_linehaul"], state["used_capacity_backhaul"]], -1)
         return torch.cat(
             [
-                1.0 - state["used_capacity_linehaul"] / capacity,
-                1.0 - state["used_capacity_backhaul"] / capacity,
+                1.0 - loads / state["vehicle_capacity"],  # [B, Q, 2]
                 state["current_time"],
                 length,
                 state["open_route"].to(length.dtype),

@@ -16,7 +16,7 @@ ANTS = Mirror(
     "cvrp",
     methods=("advance", "_transition", "_action_mask", "_forbidden", "_may_return"),
     fresh={"i": 0, "used_capacity": 0, "visited": 0, "current_node": 0, "done": 0},
-    fingerprint="2e459767f6b05b54",
+    fingerprint="e3089f3e64da1a0d",
 )
 
 

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from rl4co.core.errors import ConfigError
 from rl4co.core.graphs import CandidateGraph
-from rl4co.core.ops import all_true, any_true
+from rl4co.core.ops import all_true
 from rl4co.core.registry import ENVS
 from rl4co.envs.base import RL4COEnvBase, State
 from rl4co.envs.routing._parts import (
@@ -124,9 +124,8 @@ class CVRPEnv(RL4COEnvBase):
         }
 
     def _action_mask(self, state: State) -> Tensor:
-        customers = ~self._forbidden(state)[..., 1:]  # [*B, N - 1]
-        none_fits = ~any_true(customers)
-        return torch.cat([self._may_return(state) | none_fits, customers], -1)
+        forbidden = self._forbidden(state)[..., 1:]  # [*B, N - 1]
+        return torch.cat([self._may_return(state) | all_true(forbidden), ~forbidden], -1)
 
     def _forbidden(self, state: State) -> Tensor:
         """Customers that the vehicle cannot visit next, `[*B, N]`; the depot's entry is not read.

@@ -18,7 +18,7 @@ ANTS = Mirror(
     "cvrpmvc",
     methods=("advance", "_transition", "_action_mask", "_forbidden", "_may_return"),
     fresh={**cvrp_ants.ANTS.fresh, "vehicles_used": 1},
-    fingerprint="839514c44bed1017",
+    fingerprint="fa588848d5103bd4",
 )
 
 

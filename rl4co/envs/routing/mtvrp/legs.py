@@ -36,9 +36,9 @@ def legs_from(state: Mapping[str, Tensor], node: Tensor, matrix: str = "cost_mat
         table = state[matrix]
         row = node[..., None, None].expand(*node.shape, 1, table.shape[-1])  # [*B, 1, N]
         return table.gather(-2, row).squeeze(-2)
-    x, y = state["locs"].unbind(-1)  # [*B, N] each
-    here = node.unsqueeze(-1)  # [*B, 1]
-    return _hypotenuse(x - x.gather(-1, here), y - y.gather(-1, here))
+    columns = state["locs"].transpose(-1, -2)  # [*B, 2, N]
+    here = columns.gather(-1, node[..., None, None].expand(*node.shape, 2, 1))  # [*B, 2, 1]
+    return _hypotenuse(*(columns - here).unbind(-2))
 
 
 def legs_to_depot(state: Mapping[str, Tensor], matrix: str = "cost_matrix") -> Tensor:
