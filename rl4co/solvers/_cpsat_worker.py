@@ -234,7 +234,7 @@ def _solve(
 
 
 class _Recorder(cp_model.CpSolverSolutionCallback):
-    """Notes the cost of every solution, and publishes it."""
+    """Records the cost of every solution and reports it."""
 
     def __init__(self, unit: float, read: Callable[[Any], Any]) -> None:
         super().__init__()

@@ -36,7 +36,7 @@ def solve(problem: MixedIntegerProblem, limits: Limits) -> Result:
         guess.col_value = problem.guess.tolist()
         solver.setSolution(guess)
 
-    def publish_solution(event: Any) -> None:
+    def report_solution(event: Any) -> None:
         data = event.data_out
         seconds = time.perf_counter() - began
         report_incumbent(Result(np.array(data.mip_solution), data.mip_dual_bound, False, seconds))
@@ -44,7 +44,7 @@ def solve(problem: MixedIntegerProblem, limits: Limits) -> Result:
     def check_cancelled(event: Any) -> None:
         event.data_in.user_interrupt = is_cancelled()
 
-    solver.cbMipImprovingSolution.subscribe(publish_solution)
+    solver.cbMipImprovingSolution.subscribe(report_solution)
     solver.cbMipInterrupt.subscribe(check_cancelled)
     solver.run()
     info = solver.getInfo()

@@ -46,8 +46,8 @@ def solve(problem: MixedIntegerProblem, limits: Limits) -> Result:
     model.setParam("limits/time", max(limits.max_runtime - built, 0.0))
     model.setParam("limits/gap", 0.0)
     model.setParam("randomization/randomseedshift", limits.seed)
-    handler = _Publisher(variables, began)
-    model.includeEventhdlr(handler, "publisher", "publishes every new best solution")
+    handler = _IncumbentHandler(variables, began)
+    model.includeEventhdlr(handler, "incumbents", "reports every new best solution")
     model.optimize()
     has_solution = model.getNSols() > 0
     return Result(
@@ -58,8 +58,8 @@ def solve(problem: MixedIntegerProblem, limits: Limits) -> Result:
     )
 
 
-class _Publisher(Eventhdlr):
-    """Publishes every new best solution."""
+class _IncumbentHandler(Eventhdlr):
+    """Reports every new best solution."""
 
     def __init__(self, variables: list[Any], began: float) -> None:
         self.variables, self.began = variables, began

@@ -9,6 +9,7 @@ from rl4co.envs.rendering import count_of
 from rl4co.envs.scheduling._gantt import Bar, draw_gantt
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from torch import Tensor
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 def render(
     state: Mapping[str, Tensor],
     schedule: Schedule | None = None,
+    ax: Axes | None = None,
     *,
     title: str | None = None,
     **options: Any,
@@ -31,8 +33,9 @@ def render(
         state: Single instance: a state without batch axis.
         schedule: Start, end and machine of each operation `[O]`; operations that are not scheduled
             are left out.
+        ax: Axes to draw on; a new figure if None.
         title: Replaces the title, which gives the numbers of jobs and machines and the makespan.
-        options: See :func:`rl4co.envs.scheduling._gantt.draw_gantt` (`ax`, `labels`, `legend`).
+        options: See :func:`rl4co.envs.scheduling._gantt.draw_gantt` (`labels`, `legend`).
 
     Returns:
         The figure.
@@ -51,7 +54,7 @@ def render(
         heading += f" · makespan {end:g}"
         settings = {"end": end}
     heading = heading if title is None else title
-    return draw_gantt(bars, rows, num_jobs, title=heading, **{**settings, **options})
+    return draw_gantt(bars, rows, num_jobs, title=heading, ax=ax, **{**settings, **options})
 
 
 def _schedule_bars(state: Mapping[str, Tensor], schedule: Schedule) -> list[Bar]:
