@@ -59,7 +59,7 @@ CASES = (
     Case("two tours for one agent", ALONE, [1, 2, 0, 3], violates=AGENTS),
     Case("too many tours with padding", CORNERS, [1, 0, 2, 0, 3, 0, 0], violates=AGENTS),
     # Instances
-    Case("no agents", {**CORNERS, "num_agents": 0}, faults="num_agents is at least 1"),
+    Case("zero agents", {**CORNERS, "num_agents": 0}, faults="num_agents is at least 1"),
     Case("only a depot", {"locs": [[0.0, 0.0]], "num_agents": 1}, faults="has a customer"),
     Case("coordinate not a number", {**ONE, "locs": [[0.0, NAN], [0.0, 0.0]]}, faults="is finite"),
     Case("infinite coordinate", {**ONE, "locs": [[0.0, 0.0], [INF, 0.0]]}, faults="locs is finite"),
