@@ -36,6 +36,8 @@ class A2C(REINFORCE):
         kwargs: See :class:`REINFORCE`; `optimizer_kwargs` holds for what the two above leave out.
     """
 
+    losses = ("reinforce",)
+
     def __init__(
         self,
         env: RL4COEnvBase,

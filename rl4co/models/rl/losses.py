@@ -240,6 +240,74 @@ def best_of_advantage(reward: Tensor) -> tuple[Tensor, Tensor]:
     return best - reward.detach().mean(1), index
 
 
+#: Rewards that differ by less than this share are equal: rounding prefers nothing.
+_TIE = 1e-6
+
+
+def preference_loss(reward: Tensor, log_likelihood: Tensor, alpha: float = 0.05) -> Tensor:
+    """Loss of preference optimisation: the better of two solutions shall be the more likely one.
+
+    Paper: Pan et al. (2025), https://arxiv.org/abs/2505.08735
+
+    $$L = -\\frac{1}{|P|} \\sum_{(b, i, j) \\in P}
+      \\log \\sigma\\big(\\alpha (\\log \\pi(a^{b,i}) - \\log \\pi(a^{b,j}))\\big), \\qquad
+      P = \\{(b, i, j) : R_{bi} > R_{bj}\\}$$
+
+    Args:
+        reward: Of several solutions of each instance `[B, S]`; a constant.
+        log_likelihood: Of the same solutions `[B, S]`.
+        alpha: How much a preference asks for; larger values explore less.
+
+    Returns:
+        A scalar; 0 if no solution is better than another one.
+    """
+    _check_solutions(reward, log_likelihood)
+    difference = reward.detach().unsqueeze(2) - reward.detach().unsqueeze(1)  # [B, S, S]
+    better = difference > _TIE * reward.detach().abs().unsqueeze(2)
+    margin = log_likelihood.unsqueeze(2) - log_likelihood.unsqueeze(1)
+    losses = torch.where(better, -F.logsigmoid(alpha * margin), 0.0)
+    return losses.sum() / better.sum().clamp_min(1)
+
+
+def best_anchored_loss(reward: Tensor, log_likelihood: Tensor, num_steps: int) -> Tensor:
+    """Loss of BOPO: the best solution of an instance against each of the others.
+
+    Paper: Liao et al. (2025), https://arxiv.org/abs/2503.07580
+
+    $$L = -\\frac{1}{|P|} \\sum_{(b, j) \\in P} \\log \\sigma\\Big(\\frac{R_{bj}}{R_{b*}}
+      \\frac{\\log \\pi(a^{b,*}) - \\log \\pi(a^{b,j})}{T}\\Big), \\qquad
+      P = \\{(b, j) : R_{b*} > R_{bj}\\}$$
+
+    The ratio of the costs $-R$ makes a preference the stronger, the worse the other solution is.
+
+    Args:
+        reward: Negative rewards (costs) of several solutions of each instance `[B, S]`.
+        log_likelihood: Of the same solutions `[B, S]`.
+        num_steps: Steps T of a solution.
+
+    Returns:
+        A scalar; 0 if no solution is better than another one.
+    """
+    _check_solutions(reward, log_likelihood)
+    reward = reward.detach()
+    best, index = reward.max(1, keepdim=True)  # [B, 1]
+    worse = best - reward > _TIE * best.abs()  # [B, S]
+    if bool((best >= 0).any()):
+        raise ConfigError("expected negative rewards (costs) for loss='bopo'; use loss='po'")
+    margin = (log_likelihood.gather(1, index) - log_likelihood) / num_steps
+    losses = torch.where(worse, -F.logsigmoid(reward / best * margin), 0.0)
+    return losses.sum() / worse.sum().clamp_min(1)
+
+
+def _check_solutions(reward: Tensor, log_likelihood: Tensor) -> None:
+    _check_same_shape("reward", reward, "log_likelihood", log_likelihood)
+    if reward.dim() != 2 or reward.shape[1] < 2:
+        raise ConfigError(
+            "expected rewards [B, S] of at least two solutions per instance for preferences, got "
+            f"shape {list(reward.shape)}; use a method with several starts or samples, such as POMO"
+        )
+
+
 def path_divergence(log_probs: Tensor) -> Tensor:
     """How much several distributions differ: the mean divergence of two of them (Xin et al., 2021).
 

@@ -6,13 +6,16 @@ import functools
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import IO, Any, TypeVar
+from typing import IO, Any, ClassVar, TypeVar
+
+import torch
+import torch.nn.functional as F
 
 from tensordict import TensorDictBase
 from torch import Tensor, nn
 
-from rl4co.core.errors import ConfigError
-from rl4co.core.ops import unbatchify
+from rl4co.core.errors import ConfigError, UnknownNameError
+from rl4co.core.ops import gather_by_index, unbatchify
 from rl4co.data.dataset import TensorDictDataset
 from rl4co.decoding.strategies import is_multistart
 from rl4co.envs.base import RL4COEnvBase
@@ -20,7 +23,7 @@ from rl4co.models.rl.base import RL4COLitModule
 from rl4co.models.rl.baseline_records import BaselineOutput, EpochContext
 from rl4co.models.rl.baselines import REINFORCEBaseline, get_reinforce_baseline
 from rl4co.models.rl.checkpointing import MapLocation
-from rl4co.models.rl.losses import reinforce_loss
+from rl4co.models.rl.losses import best_anchored_loss, preference_loss, reinforce_loss
 from rl4co.models.rl.reward_scaling import RewardScaler
 
 R = TypeVar("R", bound="REINFORCE")
@@ -35,8 +38,16 @@ class REINFORCE(RL4COLitModule):
         baseline: Baseline object, or its name (see :func:`get_reinforce_baseline`).
         baseline_kwargs: Arguments of a baseline that is chosen by name.
         reward_scale: None, a number to divide advantages by, "norm" or "scale".
+        loss: "reinforce"; or, where each instance is solved several times, preferences among its
+            solutions in place of a baseline: "po" (Pan et al., 2025) or "bopo" (Liao et al., 2025).
+        preference_alpha: Strength $\\alpha$ of the preferences of "po".
+        local_search_epochs: Number of last epochs in which "po" also prefers the best solution
+            after the environment's local search to the one before it.
         kwargs: Further arguments, and those not listed here: see :class:`RL4COLitModule`.
     """
+
+    #: Values of `loss` that the method's own loss supports.
+    losses: ClassVar[tuple[str, ...]] = ("reinforce", "po", "bopo")
 
     def __init__(
         self,
@@ -45,9 +56,23 @@ class REINFORCE(RL4COLitModule):
         baseline: REINFORCEBaseline | str = "rollout",
         baseline_kwargs: Mapping[str, Any] | None = None,
         reward_scale: float | str | None = None,
+        loss: str = "reinforce",
+        preference_alpha: float = 0.05,
+        local_search_epochs: int = 0,
         **kwargs: Any,
     ) -> None:
+        if loss not in self.losses:
+            raise UnknownNameError(f"loss of {type(self).__name__}", loss, self.losses)
+        if not (preference_alpha > 0 and local_search_epochs >= 0):
+            raise ConfigError(
+                "expected preference_alpha > 0 and local_search_epochs >= 0, got "
+                f"{preference_alpha} and {local_search_epochs}"
+            )
+        if local_search_epochs and loss != "po":
+            raise ConfigError(f"expected loss='po' with local_search_epochs, got {loss!r}")
         super().__init__(env, policy, **kwargs)
+        self.loss, self.preference_alpha = loss, preference_alpha
+        self.local_search_epochs = local_search_epochs
         self._new_baseline: Callable[[], REINFORCEBaseline] | None = None
         if isinstance(baseline, str):
             self._new_baseline = functools.partial(
@@ -116,6 +141,8 @@ class REINFORCE(RL4COLitModule):
         """
         reward = policy_out["reward"] if reward is None else reward
         log_likelihood = policy_out["log_likelihood"] if log_likelihood is None else log_likelihood
+        if self.loss != "reinforce":
+            return self._calculate_preference_loss(td, policy_out, reward, log_likelihood)
         if self.before_first_update:
             self.baseline.start(td, reward)
         value, baseline_loss = self._baseline_values(td, batch, reward)
@@ -128,6 +155,48 @@ class REINFORCE(RL4COLitModule):
             bl_val=value,
         )
         return policy_out
+
+    def _calculate_preference_loss(
+        self,
+        td: TensorDictBase,
+        policy_out: dict[str, Any],
+        reward: Tensor,
+        log_likelihood: Tensor,
+    ) -> dict[str, Any]:
+        """Adds the loss of preferences among the solutions `[B, S]` of each instance."""
+        if self.loss == "bopo":
+            loss = best_anchored_loss(reward, log_likelihood, policy_out["actions"].shape[-1])
+        else:
+            loss = preference_loss(reward, log_likelihood, self.preference_alpha)
+        policy_out["preference_loss"] = loss
+        if self._is_refining():
+            policy_out["local_search_loss"] = self._local_search_loss(td, policy_out, reward)
+            loss = loss + policy_out["local_search_loss"]
+        policy_out["loss"] = loss + policy_out.get("auxiliary_loss", 0.0)
+        policy_out["bl_val"] = reward.mean(1)
+        return policy_out
+
+    def _is_refining(self) -> bool:
+        """Whether this epoch is one of the last ones, with a local search."""
+        if not self.local_search_epochs or self._trainer is None:
+            return False
+        return self.current_epoch >= (self.trainer.max_epochs or 0) - self.local_search_epochs
+
+    def _local_search_loss(
+        self, td: TensorDictBase, policy_out: dict[str, Any], reward: Tensor
+    ) -> Tensor:
+        """Preference of each instance's best solution after a local search to that before."""
+        actions = unbatchify(policy_out["actions"], reward.shape[1])  # [B, S, T]
+        best = gather_by_index(actions, reward.argmax(1))  # [B, T]
+        with torch.no_grad():
+            improved = self.env.local_search(td, best)
+        length = max(best.shape[-1], improved.shape[-1])  # routes are padded by visits of the depot
+        both = [F.pad(each, (0, length - each.shape[-1])) for each in (improved, best)]
+        out = self.policy(
+            td, self.env, phase="train", actions=torch.cat(both), decode_type="multistart_sampling"
+        )
+        rewards, log_likelihood = (unbatchify(out[key], 2) for key in ("reward", "log_likelihood"))
+        return preference_loss(rewards, log_likelihood, self.preference_alpha)
 
     def _baseline_values(
         self, td: TensorDictBase, batch: TensorDictBase, reward: Tensor

@@ -49,6 +49,7 @@ class DeepACO(REINFORCE):
         kwargs: Further arguments, and those not listed here: see :class:`REINFORCE`.
     """
 
+    losses = ("reinforce",)
     #: Local search, pheromone and sub-solvers run on the CPU.
     searches_on_host = True
     supported_envs = SUPPORTED

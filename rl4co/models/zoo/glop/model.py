@@ -36,6 +36,7 @@ class GLOP(REINFORCE):
         kwargs: See :class:`REINFORCE`.
     """
 
+    losses = ("reinforce",)
     #: Local search, pheromone and sub-solvers run on the CPU.
     searches_on_host = True
     supported_envs = ("cvrp", "cvrpmvc", "pctsp", "spctsp", "tsp")

@@ -34,6 +34,7 @@ class MDAM(REINFORCE):
         kwargs: Further arguments, and those not listed here: see :class:`REINFORCE`.
     """
 
+    losses = ("reinforce",)
     default_metrics = {"train": ("loss", "reward", "bl_val", "divergence", "max_reward")}
 
     def __init__(

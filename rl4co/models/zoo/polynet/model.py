@@ -61,6 +61,7 @@ class PolyNet(REINFORCE):
         kwargs: Further arguments, and those not listed here: see :class:`REINFORCE`.
     """
 
+    losses = ("reinforce",)
     default_metrics = {
         "train": ("loss", "reward", "max_reward", "bl_val"),
         "val": ("reward", "max_reward", "max_aug_reward"),

@@ -54,6 +54,7 @@ class SymNCO(REINFORCE):
         kwargs: See :class:`REINFORCE`.
     """
 
+    losses = ("reinforce",)
     default_metrics = {
         "train": ("loss", "reward", "loss_ps", "loss_ss", "loss_inv"),
         "val": ("reward", "max_reward", "max_aug_reward"),
