@@ -45,16 +45,16 @@ def beam_search(task: DecodingTask, strategy: BeamSearch) -> Rollout:
         flat = torch.where(impossible, flat[:, :1], flat)
         parent, action = flat // num_actions, flat % num_actions
         chosen = step_log_probs.flatten(1).gather(1, flat)
-        actions = torch.cat([_follow(actions, parent), action.unsqueeze(-1)], -1)
-        log_probs = torch.cat([_follow(log_probs, parent), chosen.unsqueeze(-1)], -1)
-        state = {key: _follow(value, parent) for key, value in state.items()}
+        actions = torch.cat([follow_parents(actions, parent), action.unsqueeze(-1)], -1)
+        log_probs = torch.cat([follow_parents(log_probs, parent), chosen.unsqueeze(-1)], -1)
+        state = {key: follow_parents(value, parent) for key, value in state.items()}
         state = task.advance(state, action)
         step += 1
     last = step - end.surplus
     return Rollout(actions=actions[..., :last], log_probs=log_probs[..., :last], state=state)
 
 
-def _follow(value: Tensor, parent: Tensor) -> Tensor:
+def follow_parents(value: Tensor, parent: Tensor) -> Tensor:
     """Rows of each beam's parent: `[B, W, ...], [B, W]` → `[B, W, ...]`."""
     index = parent.view(*parent.shape, *(1,) * (value.dim() - 2))
     return value.gather(1, index.expand(*parent.shape, *value.shape[2:]))

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from rl4co.core.errors import ConfigError, RL4COError, UnknownNameError
+from rl4co.core.registry import DECODING
 from rl4co.decoding.strategies import (
     BeamSearch,
     DecodingStrategy,
@@ -107,7 +108,7 @@ def test_beam_width_is_validated(width):
 def test_unknown_names_are_refused_with_the_nearest(name, nearest):
     with pytest.raises(UnknownNameError, match=f"did you mean '{nearest}'") as caught:
         get_decoding_strategy(name)
-    assert set(caught.value.known) == set(NAMES)
+    assert set(caught.value.known) == {*NAMES, *DECODING.names()}
     with pytest.raises(UnknownNameError, match=f"did you mean '{nearest}'"):
         is_multistart(name)
 
