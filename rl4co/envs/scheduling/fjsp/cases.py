@@ -60,7 +60,7 @@ REJECTED: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "a padded job of two operations": (
         {**PADDED, "start_op_per_job": [0, 2, 4]},
-        "jobs of padding stand behind all others",
+        "padding jobs come after all other jobs",
     ),
     "padding inside a job": (
         {**PASS, "pad_mask": [False, False, True, False]},
