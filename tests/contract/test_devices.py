@@ -1,4 +1,4 @@
-"""Device correctness without the device: fake tensors on `meta` stand in for a GPU.
+"""Device correctness without the device: fake tensors on `meta` represent a GPU.
 
 Inside `FakeTensorMode` nothing is computed, but every operation checks the devices of its
 arguments, and a question that needs a value (`.item()`, a tensor in an `if`) raises. So a tensor

@@ -217,7 +217,7 @@ OWN = [name for name in NAMES if ENVS.source(name) is not None]
 
 @pytest.mark.parametrize("name", OWN)
 def test_folder_has_the_same_files(name: str):
-    """Dynamics, instances, facts and, if there are some, pictures each have their file."""
+    """Dynamics, instances, facts and, if there is one, the rendering each have their file."""
     folder = Path(importlib.import_module(ENVS.location(name)).__file__).parent
     assert folder.name == name
     draws = ENVS[name]._render is not RL4COEnvBase._render

@@ -195,7 +195,7 @@ def test_saving_and_loading(pair, tmp_path):
     assert torch.equal(out["log_likelihood"], expected["log_likelihood"])
 
 
-def test_unknown_names_are_refused(pair):
+def test_unknown_names_are_rejected(pair):
     env, policy, td = pair
     with pytest.raises(UnknownNameError, match="greedy"):
         policy(td, env, decode_type="gready")

@@ -255,7 +255,7 @@ def test_pickups_with_time_windows(data: Path, size: str):
     best = table(data / "pdptw" / "bks.csv", "instance")
     for file in files(data / "pdptw" / size, "*.txt"):
         instance = read_instance(file)
-        routes = instance.best_solution  # refused if it breaks a constraint
+        routes = instance.best_solution  # raises if it breaks a constraint
         assert routes is not None and len(routes) == int(best[file.stem]["vehicles_in_sol"])
         assert round(instance.cost(routes), 2) == float(best[file.stem]["distance_in_sol"])
         with pytest.raises(UnsupportedError, match="no environment"):

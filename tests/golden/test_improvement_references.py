@@ -154,7 +154,7 @@ def test_sizes_of_critics_are_read(folder: Path, name: str):
 
 @pytest.mark.parametrize("name", CASES)
 def test_other_sources_of_weights(folder: Path, tmp_path: Path, name: str):
-    """State dicts, with and without a critic, and checkpoints; other methods' are refused."""
+    """State dicts, with and without a critic, and checkpoints; other methods' are rejected."""
     module = importlib.import_module(f"rl4co.models.zoo.{name}")
     weights, expected = read(folder, name), load(folder, name).state_dict()
     parts: dict[str, Any] = {"optimizer": {}, "actor": {}, "critic": {}}

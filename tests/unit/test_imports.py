@@ -429,7 +429,7 @@ def repository_texts() -> dict[str, str]:
             try:
                 texts[name] = path.read_text(encoding="utf-8")
             except UnicodeDecodeError:
-                continue  # a picture or an archive
+                continue  # an image or an archive
     return texts
 
 

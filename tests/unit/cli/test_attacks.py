@@ -1,4 +1,4 @@
-"""Files of strangers, given to the command line: refused by name, at once, and never obeyed.
+"""Untrusted files on the command line: rejected by name, at once, and never executed.
 
 All commands run in processes of limited memory, see :mod:`tests.commands`.
 """
@@ -110,12 +110,12 @@ def absurd(folder: Path, saved: Path, checkpoint: Path) -> Iterator[Path]:
 
 
 def with_targets(folder: Path, saved: Path, checkpoint: Path) -> list[Path]:
-    """Models of a stranger that name what to call, in all the places there are."""
+    """Untrusted models that name what to call, in every place of a file."""
     call = {"_target_": "os.mkdir", "path": str(folder / "called"), "_partial_": False}
     in_yaml = f"_target_: os.mkdir\npath: {folder / 'called'}\n"
     config = json.loads((saved / CONFIG_FILE).read_text())
     config.pop("sha256")
-    strangers = []
+    untrusted = []
     for number, change in enumerate(
         (
             {"class": "os.mkdir", "arguments": {"path": call["path"]}},
@@ -124,13 +124,13 @@ def with_targets(folder: Path, saved: Path, checkpoint: Path) -> list[Path]:
             {"_target_": "os.mkdir", "path": call["path"]},
         )
     ):
-        stranger = folder / f"stranger-{number}"
-        stranger.mkdir()
-        (stranger / CONFIG_FILE).write_text(json.dumps({**config, **change}))
-        (stranger / WEIGHTS_FILE).write_bytes((saved / WEIGHTS_FILE).read_bytes())
-        (stranger / "config.yaml").write_text(in_yaml)
-        (stranger / "hparams.yaml").write_text(in_yaml)
-        strangers.append(stranger)
+        model = folder / f"untrusted-{number}"
+        model.mkdir()
+        (model / CONFIG_FILE).write_text(json.dumps({**config, **change}))
+        (model / WEIGHTS_FILE).write_bytes((saved / WEIGHTS_FILE).read_bytes())
+        (model / "config.yaml").write_text(in_yaml)
+        (model / "hparams.yaml").write_text(in_yaml)
+        untrusted.append(model)
     content = read_checkpoint(checkpoint)
     record = content[RECORD_KEY]
     for number, entry in enumerate(
@@ -139,13 +139,13 @@ def with_targets(folder: Path, saved: Path, checkpoint: Path) -> list[Path]:
         arguments = {**record["arguments"], "policy": entry}
         torch.save(
             {**content, RECORD_KEY: {**record, "arguments": arguments}, "hyper_parameters": call},
-            folder / f"stranger-{number}.ckpt",
+            folder / f"untrusted-{number}.ckpt",
         )
-        strangers.append(folder / f"stranger-{number}.ckpt")
-    return strangers
+        untrusted.append(folder / f"untrusted-{number}.ckpt")
+    return untrusted
 
 
-def test_files_of_strangers(command: Commands, tmp_path: Path):
+def test_untrusted_files(command: Commands, tmp_path: Path):
     """Sizes that are not there, texts that a terminal would obey, aliases without end."""
     for name, text in HUGE.items():
         (tmp_path / name).write_text(text)
@@ -227,7 +227,7 @@ def test_damaged_and_hostile_models_and_results(command: Commands, tmp_path: Pat
 # ---------------------------------------------------------------- tensors
 
 
-def test_tensors_of_strangers(command: Commands):
+def test_untrusted_tensors(command: Commands):
     """Types, shapes and numbers that no instance has, in files that every command reads."""
     for problem, key, value in (
         ("ffsp", "run_time", lambda x: x.float() + 0.5),
@@ -241,8 +241,8 @@ def test_tensors_of_strangers(command: Commands):
     ):
         instances = get_env(problem).generate(2)
         assert key in instances.keys(), instances
-        save_tensordict_to_npz(instances.set(key, value(instances[key])), "stranger.npz")
-        answer = command("benchmark", f"stranger.npz:env={problem}", "-m", "random", "--json")
+        save_tensordict_to_npz(instances.set(key, value(instances[key])), "untrusted.npz")
+        answer = command("benchmark", f"untrusted.npz:env={problem}", "-m", "random", "--json")
         text = answer.stdout + answer.stderr
         assert answer.code in (1, 2) and "Traceback" not in text, answer
         assert f"expected {problem} " in text and key in text, (problem, answer)
@@ -270,7 +270,7 @@ for problem, actions in (("tsp", (3, -1, 20, 99)), ("cvrp", (0, -1, 99)), ("jssp
 
 
 def test_steps_that_the_mask_forbids(command: Commands):
-    """Masked and out-of-range actions, and -1, are refused on a CPU by default."""
+    """Masked and out-of-range actions, and -1, are rejected on a CPU by default."""
     answer = command.python(STEPS)
     assert answer.code == 0, answer
     assert answer.stdout.count("expected actions that the mask allows") == 13
@@ -315,7 +315,7 @@ class PluginModel(AttentionModel):
 
 
 def test_models_of_plugins(command: Commands, tmp_path: Path):
-    """An installed package is what allows its classes; without it they are refused by name."""
+    """An installed package is what allows its classes; without it they are rejected by name."""
     package = tmp_path / "site" / "third_party-1.0.dist-info"
     package.mkdir(parents=True)
     (package / "METADATA").write_text("Metadata-Version: 2.1\nName: third_party\nVersion: 1.0\n")
@@ -328,7 +328,7 @@ def test_models_of_plugins(command: Commands, tmp_path: Path):
     )
     assert made.code == 0, made
     score = ["eval", "plugin", "--size", "2", "--num-loc", "5", "--json"]
-    refused = command(*score)
-    assert refused.code == 2 and "'PluginPolicy'" in refused.error
+    rejected = command(*score)
+    assert rejected.code == 2 and "'PluginPolicy'" in rejected.error
     allowed = command.python(f"{installed}from rl4co.cli import app; app({score})")
     assert allowed.code == 0 and allowed.json["instances"] == 2, allowed

@@ -1,4 +1,4 @@
-"""Promises of the command line that only real processes can break: time limits, signals, orphans.
+"""Guarantees of the command line that only real processes can break: time limits, signals, orphans.
 
 Each process imports torch, so cases share processes, and processes run side by side.
 """

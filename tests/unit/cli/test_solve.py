@@ -28,7 +28,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def assert_refused(message: str, *arguments: str) -> None:
+def assert_rejected(message: str, *arguments: str) -> None:
     """One line on stderr and exit code 2; with --json the same as JSON."""
     plain = run(*arguments)
     assert plain.exit_code == 2, plain.output
@@ -69,7 +69,7 @@ def test_tours_have_the_names_of_the_file():
 
 @pytest.mark.usefixtures("here")
 def test_customers_with_names():
-    """Words of one's own file come back."""
+    """Custom keys of a file are kept in the result."""
     Path("shop.csv").write_text("# capacity: 5\nnode,x,y,demand\nhome,0,0,0\nann,0,3,2\nbo,4,3,3\n")
     assert "Route #1: ann bo" in run("shop.csv", *NEAREST).stdout
 
@@ -140,7 +140,7 @@ def test_routes_and_schedules_in_one_table():
 def test_bad_job_shops(text: str, arguments: list[str], message: str):
     """What was expected, what is there, and what to do."""
     Path("two").write_text(text)
-    assert_refused(message, "two", *arguments)
+    assert_rejected(message, "two", *arguments)
 
 
 @pytest.mark.usefixtures("here")
@@ -208,11 +208,11 @@ def test_a_solution_from_a_file_is_priced():
     ("file", "out"), [("tiny.vrp", "a/b.sol"), ("tiny.vrp", "c.json"), ("long.tsp", "d.tour")]
 )
 def test_out_and_render(file: str, out: str):
-    """The solution can be read again; the picture is one."""
-    (record,) = run_json(file, *NEAREST, "--out", out, "--render", "picture.png")
+    """The saved solution can be read again; the rendering is a PNG file."""
+    (record,) = run_json(file, *NEAREST, "--out", out, "--render", "figure.png")
     instance = read_instance(file)
     assert instance.cost(read_solution(out, instance).routes) == record["cost"]
-    assert Path("picture.png").read_bytes().startswith(b"\x89PNG")
+    assert Path("figure.png").read_bytes().startswith(b"\x89PNG")
 
 
 @pytest.mark.usefixtures("here")
@@ -244,7 +244,7 @@ def test_several_files_and_a_broken_one():
     assert first["problem"] == "cvrp" and second["error"]["type"] == "FileFormatError"
 
 
-# ---------------------------------------------------------------- what is refused
+# ---------------------------------------------------------------- errors
 
 
 @pytest.mark.parametrize(
@@ -262,7 +262,7 @@ def test_several_files_and_a_broken_one():
 def test_bad_files(here: Path, text: str, message: str):
     """What was expected, what is there, and what to do."""
     (here / "bad.vrp").write_text(text)
-    assert_refused(message, "bad.vrp")
+    assert_rejected(message, "bad.vrp")
 
 
 @pytest.mark.usefixtures("here")
@@ -305,13 +305,13 @@ def test_bad_files(here: Path, text: str, message: str):
 )
 def test_bad_options(arguments: list[str], message: str):
     """Before time is spent."""
-    assert_refused(message, *arguments)
+    assert_rejected(message, *arguments)
 
 
 def test_a_model_of_another_problem(here: Path):
     """One line with both problems."""
     model = save_policy("tsp", here)
-    assert_refused("expected an instance of tsp, got one of cvrp", "tiny.vrp", "--model", model)
+    assert_rejected("expected an instance of tsp, got one of cvrp", "tiny.vrp", "--model", model)
 
 
 @pytest.mark.usefixtures("here")
@@ -319,7 +319,7 @@ def test_a_model_of_another_problem(here: Path):
 def test_a_solver_that_is_not_installed(solver: str, monkeypatch: pytest.MonkeyPatch):
     """The line to install it."""
     monkeypatch.setattr(f"rl4co.solvers.{solver}.find_spec", lambda _: None)
-    assert_refused("pip install 'rl4co[solvers]'", "tiny.vrp", "--solver", solver)
+    assert_rejected("pip install 'rl4co[solvers]'", "tiny.vrp", "--solver", solver)
 
 
 @pytest.mark.usefixtures("here")
@@ -327,7 +327,7 @@ def test_solutions_that_break_a_constraint():
     """As a start, and as the best-known one; beside the file they are ignored."""
     Path("wrong.sol").write_text("Route #1: 1 2 1\nRoute #2: 3 4\nCost 32\n")
     for options in (("--initial",), (*NEAREST, "--best-known")):
-        assert_refused("no node is visited twice", "tiny.vrp", *options, "wrong.sol")
+        assert_rejected("no node is visited twice", "tiny.vrp", *options, "wrong.sol")
     Path("wrong.sol").rename("tiny.sol")
     (record,) = run_json("tiny.vrp", *NEAREST)
     assert record["best_known"] is None and record["cost"] > 0
@@ -348,9 +348,9 @@ def test_earlier_results_are_no_references():
 @pytest.mark.usefixtures("here")
 def test_the_limit_on_the_input_can_be_changed(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("RL4CO_MAX_INPUT", "10")
-    assert_refused("RL4CO_MAX_INPUT", "tiny.vrp", *NEAREST)
-    assert_refused("RL4CO_MAX_INPUT", "tiny.vrp", *NEAREST, "--max-input-size", "large")
-    assert_refused("RL4CO_MAX_INPUT", "tiny.vrp", *NEAREST)
+    assert_rejected("RL4CO_MAX_INPUT", "tiny.vrp", *NEAREST)
+    assert_rejected("RL4CO_MAX_INPUT", "tiny.vrp", *NEAREST, "--max-input-size", "large")
+    assert_rejected("RL4CO_MAX_INPUT", "tiny.vrp", *NEAREST)
     assert run("tiny.vrp", *NEAREST, "--max-input-size", "1MB").exit_code == 0
 
 
@@ -360,5 +360,5 @@ def test_the_instance_is_not_overwritten(out: str):
     text = json.dumps({"coordinates": [[0, 0], [3, 4], [6, 0]]})
     Path("in.json").write_text(text)
     Path("link.json").symlink_to("in.json")
-    assert_refused("--out", "in.json", *NEAREST, "--out", out)
+    assert_rejected("--out", "in.json", *NEAREST, "--out", out)
     assert Path("in.json").read_text() == text

@@ -1,5 +1,5 @@
 """`rl4co solve` in real processes: packed files and standard input, tables without a line, what is
-no file at all, and everything that is refused before time is spent on solving."""
+no file at all, and all errors that are raised before solving starts."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 # ---------------------------------------------------------------- before time is spent
 
 
-def test_what_is_refused_before_solving(command: Commands):
+def test_errors_before_solving(command: Commands):
     """One line, long before a solver would end; nor is anything left in the folder."""
     os.mkfifo("pipe.sol")
     before = sorted(Path().iterdir())
@@ -74,7 +74,7 @@ def test_tables_of_best_known_values(command: Commands):
     assert command(*table, "--json").json["results"][0]["best_known"] == 32
 
 
-def test_a_seed_for_a_solver_without_chance(command: Commands):
+def test_a_seed_for_a_deterministic_solver(command: Commands):
     """It makes no difference, and does no harm."""
     routes = [
         command("solve", "tiny.vrp", "--solver", solver, "--seed", seed, "--json").json["results"][

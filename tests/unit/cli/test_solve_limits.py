@@ -43,7 +43,7 @@ def write(name: str, fields: dict[str, Any]) -> str:
     return name
 
 
-def refusal(command: Commands, *arguments: str) -> str:
+def error_text(command: Commands, *arguments: str) -> str:
     """The one line on stderr of a command that gives nothing else."""
     result = command("solve", *arguments)
     assert result.code == 2 and result.stdout == "", result
@@ -95,7 +95,7 @@ def test_limits_and_reasons(command: Commands):
 
 
 def test_what_cannot_limit_vehicles_is_counted(command: Commands):
-    """Its answer is refused, with solvers that can."""
+    """Its answer is rejected, with solvers that can."""
     # Two full vehicles, if one takes 3 and 2: whoever begins with 2 and 2 needs a third.
     points = [[0, 0], [1, 0], [1.1, 0], [5, 0], [5, 1]]
     fields = {"coordinates": points, "demand": [0, 2, 2, 3, 3], "capacity": 5, "vehicles": 2}
@@ -104,7 +104,7 @@ def test_what_cannot_limit_vehicles_is_counted(command: Commands):
         "packed.json: expected routes of at most 2 vehicles, got 3 by nearest_neighbor; there are "
         "some: use --solver pyvrp, ortools or insertion, which can limit vehicles\n"
     )
-    assert refusal(command, file, "--solver", "nearest_neighbor", *TIME) == message
+    assert error_text(command, file, "--solver", "nearest_neighbor", *TIME) == message
     held = command("solve", file, "--solver", "insertion")
     assert held.code == 0 and "2 of at most 2" in held.stdout
 
@@ -139,13 +139,17 @@ def test_numbers_that_limit_nothing_say_so(command: Commands):
     result = command("solve", "tiny.vrp", *insertion)
     assert "2 (1 in the name, which is no limit)" in result.stdout
     assert "which is no limit" in command("solve", "solomon.txt", *insertion).stdout
-    text = refusal(command, "tiny.vrp", *insertion, "--vehicles", "1", *TIME)
+    text = error_text(command, "tiny.vrp", *insertion, "--vehicles", "1", *TIME)
     assert "within a capacity of 5; there are some with 2 vehicles" in text
-    assert "expected at least 1 vehicle, got 0" in refusal(command, "tiny.vrp", "--vehicles", "0")
+    assert "expected at least 1 vehicle, got 0" in error_text(
+        command, "tiny.vrp", "--vehicles", "0"
+    )
     Path("given.vrp").write_text(VRP.replace("CAPACITY", "VEHICLES : 1\nCAPACITY"))
-    assert "given.vrp: expected routes of at most 1 vehicle" in refusal(command, "given.vrp", *TIME)
+    assert "given.vrp: expected routes of at most 1 vehicle" in error_text(
+        command, "given.vrp", *TIME
+    )
     Path("half.vrp").write_text(VRP.replace("CAPACITY", "VEHICLES : 1.5\nCAPACITY"))
-    assert "line 5, VEHICLES: expected whole numbers, got '1.5'" in refusal(command, "half.vrp")
+    assert "line 5, VEHICLES: expected whole numbers, got '1.5'" in error_text(command, "half.vrp")
     Path("misspelt.vrp").write_text(VRP.replace("CAPACITY", "VEHICLE : 1\nCAPACITY"))
     warning = command("solve", "misspelt.vrp", *insertion).stderr
     assert "line 5: expected the keywords" in warning and "did you mean VEHICLES?" in warning

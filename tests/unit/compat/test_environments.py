@@ -1,4 +1,4 @@
-"""Environments in the published style run as they are, or are refused when they are made."""
+"""Environments in the published style run unchanged, or raise when they are created."""
 
 from __future__ import annotations
 
@@ -239,13 +239,13 @@ def test_careless_environments_run(tours):
 
 @pytest.mark.filterwarnings("ignore:the rules of")
 def test_compiled_loops_leave_published_steps_alone():
-    """Ants do not walk where a `_step` has other rules; a reward of one's own is no matter."""
+    """Ant colonies reject a custom `_step`; a custom reward is allowed."""
     assert not ANTS.holds(EvenLast(generator_params={"num_loc": 6}))
     assert ANTS.holds(Doubled(generator_params={"num_loc": 6}))
 
 
 class Started(TSPEnv):
-    """Starts of one's own."""
+    """Custom starts."""
 
     def get_num_starts(self, td):
         return 2
@@ -255,7 +255,7 @@ class Started(TSPEnv):
 
 
 class Seeded(TSPEnv):
-    """A seed of one's own."""
+    """A custom seed."""
 
     def _set_seed(self, seed):
         self.rng = torch.Generator().manual_seed(seed + 1)
@@ -282,7 +282,7 @@ def test_hooks_can_be_called_by_their_published_names():
     assert torch.equal(env._get_reward(td, actions), env.get_reward(td, actions))
 
 
-# ---------------------------------------------------------------- refused when the class is made
+# -------------------------------------------------------------- rejected when the class is created
 
 
 def both(self, state):
@@ -306,7 +306,7 @@ def both(self, state):
         (TSPkoptEnv, {"get_action_mask": both, "_make_spec": both}, "get_action_mask, _make_spec;"),
     ],
 )
-def test_what_would_have_no_effect_is_refused(base, body, says):
+def test_methods_without_effect_raise(base, body, says):
     with pytest.raises(UnsupportedError, match=says):
         type("Wrong", (base,), body)
 

@@ -73,7 +73,7 @@ def test_copies_keep_the_record(copied):
     assert copied(Forwards(1, c=2))._init_arguments == {"a": 1, "c": 2}
 
 
-def test_wrong_calls_are_refused_by_the_constructor_itself():
+def test_wrong_calls_raise_in_the_constructor():
     """With its name in the message."""
     with pytest.raises(TypeError, match=r"Base.__init__\(\) missing 1 required positional"):
         Forwards(c=1)

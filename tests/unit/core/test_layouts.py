@@ -20,7 +20,7 @@ def test_numbers_and_nodes_of_solutions_have_one_shape():
         assert torch.equal(per_solution(state, "x"), VALUES.unsqueeze(-1))
     for value in (VALUES, VALUES.unsqueeze(-1)):
         assert torch.equal(node_index({"x": value, "action_mask": mask}, "x"), VALUES)
-    # Without a mask nobody knows better.
+    # Without a mask there is no better information.
     assert per_solution({"x": VALUES[:, :1]}, "x").shape == (2, 1)
     assert node_index({"x": VALUES}, "x") is VALUES
 

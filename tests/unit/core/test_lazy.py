@@ -47,7 +47,7 @@ def test_exported_names_of_sub_packages(package: str):
     assert f"{package}.one" not in sys.modules
 
 
-def test_name_in_two_sub_packages_is_refused(package: str, tmp_path: Path):
+def test_name_in_two_sub_packages_is_rejected(package: str, tmp_path: Path):
     """Otherwise the order of folders would decide."""
     (tmp_path / package / "two" / "__init__.py").write_text("__all__ = ['First']\n")
     with pytest.raises(RegistryError, match=r"'First' in one sub-package .* rename one of them"):

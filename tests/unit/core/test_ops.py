@@ -107,7 +107,7 @@ def test_flatten_starts_of_several_batch_axes_or_none():
     assert torch.equal(flatten_starts(x[0, 0], 0), x[0, 0])
 
 
-def test_wrong_repeats_are_refused():
+def test_wrong_repeats_are_rejected():
     """Negative ones, and a batch that does not divide."""
     with pytest.raises(ConfigError, match="divisible by 2 repeats, got 5 rows"):
         unbatchify(torch.zeros(5), 2)
@@ -250,7 +250,7 @@ def test_default_number_of_edges(shape, k):
     assert attributes.isfinite().all()
 
 
-def test_no_edges_are_refused():
-    """A graph without edges helps nobody."""
+def test_no_edges_are_rejected():
+    """A graph without edges raises."""
     with pytest.raises(ConfigError, match="k_sparse of at least 1, got 0"):
         sparsify_graph(COSTS, k_sparse=0)

@@ -1,4 +1,4 @@
-"""Registries: discovery by folder name, lazy import, plug-ins, and refused names."""
+"""Registries: discovery by folder name, lazy import, plug-ins, and rejected names."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def test_unknown_name_gets_a_suggestion(things):
         things.REGISTRY.location("omega")
 
 
-def test_duplicate_is_refused(things):
+def test_duplicate_is_rejected(things):
     """Another definition under a taken name is an error, not a silent replacement."""
     things.REGISTRY["alpha"]
     with pytest.raises(RegistryError, match="expected one thing named 'alpha'"):

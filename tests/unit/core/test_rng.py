@@ -44,7 +44,7 @@ def test_global_state_is_not_involved():
 
 
 def test_drawn_seeds():
-    """From a stream of one's own, or from the global one, which then moves on."""
+    """From a custom generator, or from the global one, which then advances."""
     assert draw_seed(derive_generator(1)) == draw_seed(derive_generator(1))
     stream = derive_generator(1)
     assert draw_seed(stream) != draw_seed(stream)

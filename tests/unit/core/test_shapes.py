@@ -35,7 +35,7 @@ def test_scalars():
     ("shape", "axes"),
     [((4, 7), "B"), ((4,), "B N"), ((4, 3), "B 2"), ((4, 5), "N N"), ((4,), "* N 2"), ((), "B")],
 )
-def test_misfits_are_refused(shape, axes):
+def test_wrong_shapes_raise(shape, axes):
     """The message names the argument, what was expected and what came."""
     with pytest.raises(ConfigError) as caught:
         check_shapes(x=(torch.zeros(shape), axes))

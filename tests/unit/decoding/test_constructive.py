@@ -101,7 +101,7 @@ def test_multistart_is_the_same_starts_one_by_one(setup):
 
 
 @torch.no_grad()
-def test_too_many_starts_are_refused(setup):
+def test_too_many_starts_are_rejected(setup):
     env, policy, td = setup
     available = env.get_num_starts(td)
     with pytest.raises(ConfigError, match=f"1 to {available} starts"):
@@ -224,7 +224,7 @@ def test_padding_does_not_change_an_evaluation(make_env, make_policy):
 
 
 def test_evaluating_a_forbidden_action(setup):
-    """It has probability zero: an error, unless nobody wants to know."""
+    """It has probability zero: an error, unless the check is off."""
     env, policy, td = setup
     actions = policy(td, env, phase="test")["actions"].clone()
     actions[2, 1] = actions[2, 0]
@@ -251,7 +251,7 @@ def test_evaluate_needs_actions(setup):
 
 
 @pytest.mark.parametrize("shape", [(3, 7), (5, 1, 7), (7,)], ids=str)
-def test_actions_of_the_wrong_shape_are_refused(setup, shape):
+def test_actions_of_the_wrong_shape_are_rejected(setup, shape):
     """Five instances need 5, 10, ... rows of actions."""
     env, policy, td = setup
     with pytest.raises(ConfigError, match=r"\[S \* 5, T\]"):
@@ -378,13 +378,13 @@ def test_decode_type_of_the_phase(setup):
     ],
     ids=str,
 )
-def test_unknown_names_are_refused(setup, arguments, nearest):
+def test_unknown_names_are_rejected(setup, arguments, nearest):
     env, policy, td = setup
     with pytest.raises(UnknownNameError, match=f"did you mean '{nearest}'"):
         policy(td, **{"env": env, **arguments})
 
 
-def test_two_batch_axes_are_refused(setup):
+def test_two_batch_axes_are_rejected(setup):
     env, policy, td = setup
     with pytest.raises(ConfigError, match=r"one batch axis.*\[5, 1\]"):
         policy(td.unsqueeze(1), env)
@@ -422,7 +422,7 @@ def test_max_steps(setup, decode_type):
     ],
     ids=str,
 )
-def test_bad_defaults_are_refused_at_once(make_policy, arguments, error):
+def test_bad_defaults_are_rejected_at_once(make_policy, arguments, error):
     """A typing error in a configuration does not wait for the first validation."""
     with pytest.raises(error):
         make_policy("tsp", **arguments)
@@ -482,7 +482,7 @@ class DeadEnd(TSPEnv):
 )
 @pytest.mark.parametrize("grad", [True, False], ids=["grad", "no-grad"])
 def test_a_dead_end_is_not_taken_for_divergence(make_policy, decode_type, grad):
-    """Also where the number of steps is known, so that nobody looks at the mask on the way."""
+    """Also where the number of steps is known, so that the mask is not read between the steps."""
     env, policy = DeadEnd(generator_params={"num_loc": 5}, check_solution=False), make_policy("tsp")
     instances = env.generate(3)
     instances["locs"][1] += 2.0

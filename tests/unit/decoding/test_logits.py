@@ -99,13 +99,13 @@ def test_top_p_always_keeps_the_most_likely_action():
 
 
 @pytest.mark.parametrize("k", [0, -1])
-def test_top_k_refuses_less_than_one(k):
+def test_top_k_rejects_less_than_one(k):
     with pytest.raises(ConfigError, match=f"top_k of at least 1, got {k}"):
         keep_top_k(torch.zeros(3), k)
 
 
 @pytest.mark.parametrize("p", [0.0, -0.1, 1.0001, math.nan])
-def test_top_p_refuses_what_is_no_probability(p):
+def test_top_p_rejects_values_outside_of_0_to_1(p):
     with pytest.raises(ConfigError, match="top_p in"):
         keep_top_p(torch.zeros(3), p)
 

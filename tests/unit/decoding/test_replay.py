@@ -41,7 +41,7 @@ DECODINGS = {
 
 
 class StepByStep(AttentionModelDecoder):
-    """The same decoder on the slow road: an autograd graph of T small steps."""
+    """The same decoder without replay: an autograd graph of T small steps."""
 
     @property
     def replay_keys(self) -> None:

@@ -379,7 +379,7 @@ def test_rollout_takes_any_callable(make_env):
         assert actions[b].tolist() == tour
 
 
-def test_rollout_refuses_more_than_max_steps(make_env):
+def test_rollout_rejects_more_than_max_steps(make_env):
     env = make_env("tsp", 6)
     td = env.reset(batch_size=2)
     with pytest.raises(InvalidActionError, match=r"within 5 steps.*instances 0, 1"):

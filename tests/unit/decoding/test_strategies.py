@@ -1,4 +1,4 @@
-"""Decoding strategies: every setting is validated, unknown names and settings are refused."""
+"""Decoding strategies: every setting is validated, unknown names and settings raise."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_names(name):
     ],
 )
 @pytest.mark.parametrize("name", ["greedy", "sampling"])
-def test_bad_values_are_refused(name, field, value):
+def test_bad_values_are_rejected(name, field, value):
     """The message names the setting and the value."""
     with pytest.raises(ConfigError) as caught:
         get_decoding_strategy(name, **{field: value})
@@ -105,7 +105,7 @@ def test_beam_width_is_validated(width):
         ("Evaluate", "evaluate"),
     ],
 )
-def test_unknown_names_are_refused_with_the_nearest(name, nearest):
+def test_unknown_names_raise_with_the_nearest(name, nearest):
     with pytest.raises(UnknownNameError, match=f"did you mean '{nearest}'") as caught:
         get_decoding_strategy(name)
     assert set(caught.value.known) == {*NAMES, *DECODING.names()}
@@ -122,7 +122,7 @@ def test_unknown_names_are_refused_with_the_nearest(name, nearest):
         ("beam_search", "width", "beam_width"),
     ],
 )
-def test_unknown_settings_are_refused_with_the_nearest(name, setting, nearest):
+def test_unknown_settings_raise_with_the_nearest(name, setting, nearest):
     with pytest.raises(UnknownNameError, match=f"'{setting}'") as caught:
         get_decoding_strategy(name, **{setting: 2})
     assert f"did you mean '{nearest}'" in str(caught.value)
@@ -148,7 +148,7 @@ def test_a_setting_of_another_strategy_is_unknown(name):
         ("evaluate", {"num_starts": 2}),
     ],
 )
-def test_settings_that_would_be_ignored_are_refused(name, settings):
+def test_settings_that_would_be_ignored_are_rejected(name, settings):
     """Starts, samples and beams exclude each other; none of them wins silently."""
     with pytest.raises(RL4COError):
         get_decoding_strategy(name, **settings)

@@ -37,7 +37,7 @@ def test_errors_of_any_thread_are_raised_after_all_have_ended() -> None:
     assert sorted(ended) == [0, 2]
 
 
-def test_no_thread_is_refused() -> None:
+def test_no_thread_is_rejected() -> None:
     with pytest.raises(ConfigError, match="at least 1"):
         run_in_chunks(lambda chunk: None, 3, 0)
 

@@ -246,7 +246,7 @@ def test_longer_routes():
 
 
 def test_answers_of_anything_are_counted():
-    """A model that drives too often is refused; where it does not, nobody asks for reasons."""
+    """A model that uses too many routes raises; otherwise no analysis is run."""
     instance = dataclasses.replace(PACKED, demand=np.array([0.0, 4, 4, 4, 4, 2]))
 
     def drive(*routes: tuple[int, ...]) -> Answer:
@@ -262,7 +262,7 @@ def test_answers_of_anything_are_counted():
 
 @pytest.mark.parametrize("problem", ["tsp", "op"])
 def test_one_vehicle_drives_one_tour(problem: str):
-    """A limit that says nothing new, where there is one tour or where nobody has to be visited."""
+    """A limit that changes nothing: with one tour, or without mandatory customers."""
     prizes = {"prizes": np.ones(6), "max_length": 15.0} if problem == "op" else {}
     costs, labels = EdgeCosts.of_points(POINTS), tuple("012345")
     instance = BenchmarkInstance(

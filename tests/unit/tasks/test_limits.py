@@ -20,7 +20,7 @@ from rl4co.tasks.limits import has_abandoned_work, wait
 
 @pytest.fixture
 def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody waits long."""
+    """Waiting ends soon."""
     monkeypatch.setattr(limits, "GRACE", 0.5)
     monkeypatch.setattr(limits, "CANCEL_GRACE", 0.1)
 
@@ -30,7 +30,7 @@ def same(answer: str) -> str:
 
 
 def test_results_and_errors_pass():
-    """What ends in time is as if nobody had watched."""
+    """Work that ends in time returns as if it ran without a limit."""
     assert wait(lambda: "done", CancelToken(), 60.0, str.upper) == "DONE"
     with pytest.raises(ZeroDivisionError):
         wait(lambda: str(1 / 0), CancelToken(), None, same)
@@ -51,11 +51,11 @@ def test_deaf_work_is_left_alone():
     assert token.cuts == ["there was no end within 0.1 s; this is the best until then"]
     assert has_abandoned_work()
 
-    def refuse(answer: str) -> str:
+    def reject(answer: str) -> str:
         raise RL4COError(f"expected another answer, got {answer}")
 
     with pytest.raises(StoppedError, match=r"within 0.1 s, got none"):
-        wait(work, CancelToken(), 0.1, refuse)
+        wait(work, CancelToken(), 0.1, reject)
     interrupted = CancelToken()
     interrupted.stop.set()
     with pytest.raises(StoppedError, match="interrupt"):

@@ -114,13 +114,13 @@ def test_the_limit_of_orienteering_can_be_used_up(tmp_path: Path):
 
 
 @pytest.mark.parametrize("seconds", [0, -1.0, float("nan")])
-def test_no_time_is_refused(seconds: float):
+def test_no_time_is_rejected(seconds: float):
     """Before any file is read."""
     with pytest.raises(ConfigError, match="positive number of seconds"):
         BySolver(max_runtime=seconds)
 
 
-def test_unknown_solvers_are_refused_at_once():
+def test_unknown_solvers_are_rejected_at_once():
     """With the name that was meant."""
     with pytest.raises(UnknownNameError, match="did you mean 'pyvrp'"):
         BySolver("pyvpr")
@@ -178,7 +178,7 @@ def test_the_aspect_ratio_is_kept(tsp: Path):
 
 
 def test_methods_and_their_options_are_those_of_evaluation(tsp: Path, tmp_path: Path):
-    """From a folder, with a seed; wrong ones are refused."""
+    """From a folder, with a seed; wrong ones are rejected."""
     policy = AttentionModelPolicy(env_name="tsp", embed_dim=16, num_heads=2, num_encoder_layers=1)
     folder = policy.save_pretrained(tmp_path / "model")
     options = {"samples": 20, "seed": 1}
@@ -191,7 +191,7 @@ def test_methods_and_their_options_are_those_of_evaluation(tsp: Path, tmp_path: 
         solve_file(tsp, ByModel.load(folder, "greedy", options={"beam_width": 3}))
 
 
-def test_a_model_of_another_problem_is_refused(vrp: Path):
+def test_a_model_of_another_problem_is_rejected(vrp: Path):
     """With both names and the instance."""
     with pytest.raises(UnsupportedError, match=r"instance of tsp, got one of cvrp \(tiny\)"):
         solve_file(vrp, ByModel(Recorder([0]), get_env("tsp")))
@@ -414,7 +414,7 @@ def test_num_procs_must_be_positive(vrp: Path):
 
 
 def test_picture(vrp: Path, tsp: Path, shop: Path, tmp_path: Path):
-    """The title has value and gap; other formats are refused."""
+    """The title has value and gap; other formats are rejected."""
     result = solve_file(vrp, BySolver("nearest_neighbor"), best_known=30.0)
     assert result.gap is not None
     assert describe(result) == f"tiny · cost {result.value:.0f} · gap {100 * result.gap:.2f} %"

@@ -172,7 +172,7 @@ def test_embeddings_by_name(name: str):
         env_edge_embedding("pdp", {"embed_dim": 16})
 
 
-def test_wrong_embedding_requests_are_refused():
+def test_wrong_embedding_requests_are_rejected():
     """Unknown settings and unknown environments, with the nearest name."""
     from rl4co.models.nn.env_embeddings import env_init_embedding
 

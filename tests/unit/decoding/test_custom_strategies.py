@@ -1,4 +1,4 @@
-"""Strategies of one's own: as class, object or name, by `choose` or in the published form."""
+"""Custom strategies: as class, object or name, by `choose` or in the published form."""
 
 from __future__ import annotations
 
@@ -181,7 +181,7 @@ def test_a_distribution_of_ones_own(make_env, make_policy):
 
 
 def test_evaluation(make_env, make_policy, worst_by_name):
-    """Best of its samples, from the seed of the evaluation; unknown settings are refused."""
+    """Best of its samples, from the seed of the evaluation; unknown settings are rejected."""
     env, policy = make_env("tsp", 6), make_policy("tsp")
     instances = env.generator(4)
     greedy = evaluate_policy(env, policy, instances)["rewards"]
@@ -265,13 +265,13 @@ def test_published_steps_with_a_memory(make_env):
 
 @pytest.mark.parametrize("base", [BeamSearch, Evaluate])
 @pytest.mark.parametrize("method", ["choose", "_step", "pre_decoder_hook"])
-def test_what_nothing_would_call_is_refused(base, method):
+def test_methods_that_are_never_called_raise(base, method):
     """When the class is made, with what to derive from."""
     with pytest.raises(ConfigError, match=f"no {method} in Mine.*derive from DecodingStrategy"):
         type("Mine", (base,), {method: lambda self: None})
 
 
-def test_helpers_and_doubles_are_refused():
+def test_helpers_and_doubles_are_rejected():
     with pytest.raises(ConfigError, match="got greedy, which is a helper"):
         type("Mine", (Greedy,), {"greedy": staticmethod(lambda logprobs, mask: None)})
     with pytest.raises(ConfigError, match="choose or _step in Mine, got both"):
@@ -279,12 +279,12 @@ def test_helpers_and_doubles_are_refused():
 
 
 @pytest.mark.parametrize("wrong", [3, dict, object()])
-def test_other_things_are_refused(wrong):
+def test_other_things_are_rejected(wrong):
     with pytest.raises(ConfigError, match="expected a decode type by name, or a class"):
         get_decoding_strategy(wrong)
 
 
-def test_unknown_settings_are_refused_with_the_nearest():
+def test_unknown_settings_raise_with_the_nearest():
     for decode_type in (Published, Published()):
         with pytest.raises(UnknownNameError, match="did you mean 'alpha'"):
             get_decoding_strategy(decode_type, alpah=1.0)
