@@ -1,4 +1,4 @@
-"""Which methods the contract tests try on which environments: from the registries, by no list."""
+"""Which methods the contract tests try on which environments, from the registries."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from rl4co.models import TransductiveModel, n_step_PPO
 
 #: Settings that make every method's default policy tiny.
 TINY = {"embed_dim": 16, "num_heads": 2, "feedforward_hidden": 16, "num_encoder_layers": 1}
-#: Arguments of small models where these are others.
-#: The last layer's nodes are not looked at, which leaves some of its weights unused.
+#: Arguments of small models where TINY does not fit.
+#: The nodes of the last layer are not read, which leaves some of its weights unused.
 _SMALL_GRAPHS = {"embed_dim": 8, "num_layers_graph_encoder": 5}
 SMALL: dict[str, dict[str, Any]] = {
     "deepaco": {"policy_kwargs": {**_SMALL_GRAPHS, "n_ants": 4, "n_iterations": 2}},
@@ -29,8 +29,8 @@ SMALL: dict[str, dict[str, Any]] = {
     },
     "ptrnet": {"policy_kwargs": {"embed_dim": 16, "hidden_dim": 12}},
 }
-#: The method that goes through all tests in all environments: properties of environments show with
-#: it. The others go through all tests in one or two environments, and train in all.
+#: The method that is tested in all environments; the others are tested in one or two of them, and
+#: train in all.
 THOROUGH = "am"
 REPRESENTATIVE = ("tsp", "cvrp")
 #: Methods whose default policy is that of THOROUGH.
@@ -45,9 +45,9 @@ def tiny_arguments(model: str, **policy_kwargs: Any) -> dict[str, Any]:
 
 @functools.cache
 def supported(model: str) -> tuple[str, ...]:
-    """Environments of a method; none for those that construct no solutions of their own.
+    """Environments of a constructive method; none for other methods.
 
-    Such are searches with a policy trained elsewhere, and improvement methods.
+    These are searches with a trained policy, and improvement methods.
     """
     cls = MODELS[model]
     if issubclass(cls, TransductiveModel | n_step_PPO):
@@ -61,8 +61,13 @@ def every_pair() -> list[object]:
 
 
 def thorough_pairs() -> list[object]:
-    """The pairs for all tests."""
-    return [_param(model, env) for model in MODELS.names() for env in _thorough_envs(model)]
+    """THOROUGH in all environments, each other policy in the representative ones."""
+    return [
+        _param(model, env)
+        for model in MODELS.names()
+        if model not in SAME_POLICY
+        for env in _thorough_envs(model)
+    ]
 
 
 def policy_pairs() -> list[object]:
@@ -73,6 +78,15 @@ def policy_pairs() -> list[object]:
         if model not in (THOROUGH, *SAME_POLICY) and supported(model)
     ]
     return [*(_param(THOROUGH, env) for env in supported(THOROUGH)), *others]
+
+
+def loss_pairs() -> list[object]:
+    """Each method in one environment; THOROUGH in the representative ones."""
+    return [
+        _param(model, env)
+        for model in MODELS.names()
+        for env in (REPRESENTATIVE if model == THOROUGH else _thorough_envs(model)[:1])
+    ]
 
 
 def _thorough_envs(model: str) -> tuple[str, ...]:

@@ -31,10 +31,17 @@ from rl4co.core.registry import EMBEDDINGS, ENVS, MODELS
 from rl4co.envs import CVRPEnv, RL4COEnvBase, TSPEnv
 from rl4co.envs.testing import constructive_names, improvement_names, make_sized_env
 from rl4co.models import AttentionModelPolicy
-from tests.contract.pairs import REPRESENTATIVE, TINY, policy_pairs, thorough_pairs, tiny_arguments
+from tests.contract.pairs import (
+    REPRESENTATIVE,
+    THOROUGH,
+    TINY,
+    loss_pairs,
+    policy_pairs,
+    tiny_arguments,
+)
 
 DEVICE = torch.device("meta")
-#: Checks need values, so they are off, as a user in a hurry would have them.
+#: Checks need values, so they are off.
 UNCHECKED = {"check_solution": False, "check_instance": False, "device": DEVICE}
 
 
@@ -71,7 +78,7 @@ def longest(env, td) -> int:
 
 
 def make_env(name: str) -> RL4COEnvBase:
-    """An environment whose one permitted look, at the number of starts, is answered by a bound."""
+    """An environment whose number of starts, the one value it may read, is an upper bound."""
     env = make_sized_env(name, 4, **UNCHECKED)
     env.get_num_starts = functools.partial(most_starts, env)
     return env
@@ -135,7 +142,7 @@ def test_improvement_environment(name):
 # ---------------------------------------------------------------- policies and losses
 
 
-#: Decoding strategies; the first two are tried in all environments.
+#: Decoding strategies; all environments replay the first and step through the second.
 STRATEGIES: list[dict[str, Any]] = [
     {"decode_type": "sampling", "num_samples": 2},
     {"decode_type": "multistart_greedy"},
@@ -145,12 +152,19 @@ STRATEGIES: list[dict[str, Any]] = [
 ]
 
 
+def strategies_of(model_name: str, env_name: str, *, grad: bool) -> list[dict[str, Any]]:
+    """All strategies for one method, else one that replays or one that only steps."""
+    if model_name == THOROUGH and env_name in REPRESENTATIVE:
+        return STRATEGIES
+    return STRATEGIES[:1] if grad else STRATEGIES[1:3]
+
+
 @pytest.mark.parametrize("pair_names", policy_pairs())
 @pytest.mark.parametrize("grad", [True, False], ids=["replay", "steps"])
 def test_decoding(pair_names, grad):
-    """Rollout and replay neither leave the device nor look at it."""
+    """Rollout and replay neither leave the device nor read its values."""
     model_name, env_name = pair_names
-    strategies = STRATEGIES if env_name in REPRESENTATIVE else STRATEGIES[:2]
+    strategies = strategies_of(model_name, env_name, grad=grad)
     env = make_env(env_name)
     policy = MODELS[model_name](env, **tiny_arguments(model_name, check_nan=False)).policy
     with pretend_gpu(policy), torch.set_grad_enabled(grad):
@@ -164,28 +178,40 @@ def test_decoding(pair_names, grad):
                 continue
             assert_on_device(out)
             assert out["actions"].shape[-1] == steps
-        given = policy.evaluate(td, out["actions"], env)
-        assert_on_device(given)
+            if strategies is not STRATEGIES:
+                break
+        evaluated = policy.evaluate(td, out["actions"], env)
+        assert_on_device(evaluated)
         if grad:
-            given["log_likelihood"].sum().backward()
-            # A part that only a loss of its own reaches has none here.
+            evaluated["log_likelihood"].sum().backward()
+            # Parts that only a custom loss reaches have none here.
             gradients = {n: p.grad for n, p in policy.named_parameters() if p.grad is not None}
             assert gradients
             assert_on_device(gradients)
 
 
-@pytest.mark.parametrize("env_name", [env for env in ENVS.names() if env in EMBEDDINGS])
+#: Settings of the Attention Model: all in representative environments, one in each other.
+VARIANTS: list[dict[str, Any]] = [
+    {"replay_chunk": 2},
+    {"normalization": "instance", "use_graph_context": False},
+    {"normalization": "layer", "mask_inner": False},
+    {"out_bias_pointer_attn": True, "linear_bias_decoder": True},
+]
+EMBEDDED = [env for env in ENVS.names() if env in EMBEDDINGS]
+
+
 @pytest.mark.parametrize(
-    "arguments",
+    ("env_name", "arguments"),
     [
-        {"replay_chunk": 2},
-        {"normalization": "instance", "use_graph_context": False},
-        {"normalization": "layer", "mask_inner": False},
-        {"out_bias_pointer_attn": True, "linear_bias_decoder": True},
+        (env, arguments)
+        for k, env in enumerate(EMBEDDED)
+        for i, arguments in enumerate(VARIANTS)
+        if env in REPRESENTATIVE or i == k % len(VARIANTS)
     ],
     ids=str,
 )
 def test_variants_of_the_attention_model(env_name, arguments):
+    """Training with other settings neither leaves the device nor reads its values."""
     env = make_env(env_name)
     policy = make_policy(env_name, **arguments)
     with pretend_gpu(policy):
@@ -196,9 +222,9 @@ def test_variants_of_the_attention_model(env_name, arguments):
         assert_on_device({name: p.grad for name, p in policy.named_parameters()})
 
 
-@pytest.mark.parametrize("env_name", [env for env in ENVS.names() if env in EMBEDDINGS])
+@pytest.mark.parametrize("env_name", REPRESENTATIVE)
 def test_beam_search(env_name):
-    """With the number of steps given, beams need no look at the device either."""
+    """With a known number of steps, beam search reads no values from the device."""
     env, policy = make_env(env_name), make_policy(env_name)
     with pretend_gpu(policy), torch.no_grad():
         td = env.reset(batch_size=3)
@@ -208,7 +234,7 @@ def test_beam_search(env_name):
         assert out["actions"].shape == (3, longest(env, td))
 
 
-@pytest.mark.parametrize("pair_names", thorough_pairs())
+@pytest.mark.parametrize("pair_names", loss_pairs())
 def test_losses(pair_names):
     """A training step and a validation step of the method, baseline and augmentation included."""
     model_name, env_name = pair_names
