@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from rl4co.models.rl.n_step_ppo import n_step_PPO as n_step_PPO
     from rl4co.models.rl.ppo import PPO as PPO
     from rl4co.models.rl.reinforce import REINFORCE as REINFORCE
+    from rl4co.models.rl.self_labeling import SelfLabeling as SelfLabeling
     from rl4co.models.rl.stepwise_ppo import StepwisePPO as StepwisePPO
     from rl4co.models.rl.transductive import TransductiveModel as TransductiveModel
     from rl4co.models.zoo import *
@@ -59,6 +60,7 @@ _BASES = {
     "load_pretrained": "rl4co.models.policies.pretrained",
     "RL4COLitModule": "rl4co.models.rl.base",
     "REINFORCE": "rl4co.models.rl.reinforce",
+    "SelfLabeling": "rl4co.models.rl.self_labeling",
     "A2C": "rl4co.models.rl.a2c",
     "PPO": "rl4co.models.rl.ppo",
     "StepwisePPO": "rl4co.models.rl.stepwise_ppo",

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from rl4co.models.rl.n_step_ppo import n_step_PPO as n_step_PPO
     from rl4co.models.rl.ppo import PPO as PPO
     from rl4co.models.rl.reinforce import REINFORCE as REINFORCE
+    from rl4co.models.rl.self_labeling import SelfLabeling as SelfLabeling
     from rl4co.models.rl.stepwise_ppo import StepwisePPO as StepwisePPO
 
 _MODULES = {
@@ -21,6 +22,7 @@ _MODULES = {
     "A2C": "rl4co.models.rl.a2c",
     "PPO": "rl4co.models.rl.ppo",
     "StepwisePPO": "rl4co.models.rl.stepwise_ppo",
+    "SelfLabeling": "rl4co.models.rl.self_labeling",
     "n_step_PPO": "rl4co.models.rl.n_step_ppo",
     "ConstructAndImprove": "rl4co.models.rl.construct_improve",
 }

@@ -240,6 +240,20 @@ def best_of_advantage(reward: Tensor) -> tuple[Tensor, Tensor]:
     return best - reward.detach().mean(1), index
 
 
+def self_labeling_loss(log_likelihood: Tensor, num_steps: int) -> Tensor:
+    """Cross-entropy of the best solutions sampled, as if they were labels.
+
+    Paper: Corsini et al. (2024), https://arxiv.org/abs/2401.11849
+
+    $$L = -\\frac{1}{|B| T} \\sum_b \\log \\pi(a^{b,*} | x_b)$$
+
+    Args:
+        log_likelihood: Of the best solution of each instance `[B]`.
+        num_steps: Steps T of a solution, so that the loss does not grow with the instances.
+    """
+    return -log_likelihood.mean() / num_steps
+
+
 #: Rewards that differ by less than this share are equal: rounding prefers nothing.
 _TIE = 1e-6
 
