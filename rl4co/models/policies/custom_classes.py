@@ -16,6 +16,7 @@ from torch import nn
 
 from rl4co.core.arguments import NotPlainError, RecordsArguments, plain
 from rl4co.core.errors import ConfigError, FileFormatError
+from rl4co.envs.generator import Generator
 
 #: Classes that a caller allows a file to use.
 AllowedClasses = Iterable[str | type]
@@ -119,7 +120,7 @@ def not_allowed(path: str, source: object) -> ConfigError:
 
 
 def library_class(path: str) -> type | None:
-    """The network of this library at a module path that records its arguments, if it is one."""
+    """The network or generator of this library at a module path, if it records its arguments."""
     if not path.startswith(_LIBRARY):
         return None
     module, _, name = path.rpartition(".")
@@ -128,4 +129,4 @@ def library_class(path: str) -> type | None:
     except (ImportError, AttributeError):
         return None
     is_part = isinstance(cls, type) and issubclass(cls, RecordsArguments)
-    return cls if is_part and issubclass(cls, nn.Module) else None
+    return cls if is_part and issubclass(cls, nn.Module | Generator) else None

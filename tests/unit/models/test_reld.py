@@ -14,7 +14,7 @@ from tensordict import TensorDict
 from rl4co import kernels
 from rl4co.core.errors import ConfigError, UnsupportedError
 from rl4co.core.registry import MODELS
-from rl4co.envs import CVRPEnv, OPEnv, TSPEnv
+from rl4co.envs import CVRPEnv, CVRPXGenerator, MixedSizeGenerator, OPEnv, TSPEnv
 from rl4co.models import AttentionModelPolicy, ReLD, ReLDPolicy
 from tests.learning import cost_ratio, train_steps
 
@@ -177,6 +177,21 @@ def test_is_pomo_with_another_policy(env):
     assert isinstance(policy, ReLDPolicy)
     assert policy.tanh_clipping == 50.0
     assert len(policy.encoder.net.layers) == 6
+
+
+def test_checkpoints_hold_sizes_of_network_and_instances(tmp_path):
+    """A checkpoint rebuilds policy and generator from its record, without being passed either."""
+    env = CVRPEnv(generator=MixedSizeGenerator(CVRPXGenerator(), 5, 9))
+    model = ReLD(env, policy_kwargs=TINY, seed=1)
+    checkpoint = {"state_dict": model.state_dict(), "pytorch-lightning_version": "2"}
+    model.on_save_checkpoint(checkpoint)
+    torch.save(checkpoint, tmp_path / "last.ckpt")
+    loaded = ReLD.load_from_checkpoint(tmp_path / "last.ckpt")
+    assert loaded.policy.decoder.feedforward.expand.out_features == 8
+    generator = loaded.env.generator
+    assert isinstance(generator, MixedSizeGenerator)
+    assert isinstance(generator.generator, CVRPXGenerator)
+    assert (generator.min_size, generator.max_size) == (5, 9)
 
 
 def test_learns(env):
