@@ -68,22 +68,22 @@ def ils(
         if start is None:
             start = quick_solution(geometry, np.random.default_rng(seed))
         elif geometry.demand is not None:
-            # Large solutions of networks are often worse than what savings make in seconds.
+            # Large solutions of networks are often worse than those of savings.
             start = min(start, savings_solution(geometry), key=geometry.cost)
         before = geometry.cost(start)
         record_cost(before)
-        left = max(seconds - (time.perf_counter() - began), 0.0)
+        remaining = max(seconds - (time.perf_counter() - began), 0.0)
         if geometry.demand is None:
             improved = iterate_tour(
                 geometry.points, start, geometry.matrix,
-                max_kicks=max_iterations, max_runtime=left, seed=seed, on_improvement=record_cost,
-                is_stopped=is_cancelled,
+                max_kicks=max_iterations, max_runtime=remaining, seed=seed,
+                on_improvement=record_cost, is_stopped=is_cancelled,
             )  # fmt: skip
         else:
             improved = iterate_routes(
                 geometry.points, geometry.demand, geometry.limit, start, geometry.matrix,
-                max_ruins=max_iterations, max_runtime=left, seed=seed, on_improvement=record_cost,
-                is_stopped=is_cancelled,
+                max_ruins=max_iterations, max_runtime=remaining, seed=seed,
+                on_improvement=record_cost, is_stopped=is_cancelled,
             )  # fmt: skip
         return improved if geometry.cost(improved) < before else start
 
@@ -108,7 +108,7 @@ def quick_solution(geometry: Geometry, rng: np.random.Generator) -> np.ndarray:
 
 
 def _compile(geometry: Geometry) -> None:
-    """Compiles what an instance needs, once for all of them; with a cache on disk it is quick."""
+    """Compiles the functions that the instances need; a cache on disk makes this quick."""
     points = np.random.default_rng(0).random((8, 2))
     tour = insert_in_order(points, np.arange(8))
     if geometry.demand is None:

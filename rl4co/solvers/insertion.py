@@ -1,8 +1,8 @@
 """Cheapest insertion: a quick and simple heuristic for every routing problem.
 
-Routes grow from nothing: again and again the customer (or the order, with both of its nodes) whose
-best place costs least is put there. It needs no other package, and its solutions are always valid.
-Deliveries of the SDVRP are not split; prizes of the SPCTSP are known in advance.
+Each step inserts the customer (or the order, with both of its nodes) whose best place costs least.
+It needs no other package, and its solutions are always valid. Deliveries of the SDVRP are not
+split; prizes of the SPCTSP are known in advance.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ def insertion(
     Args:
         env: Environment.
         td: State after reset.
-        max_runtime: Seconds per instance after which customers are inserted in their own order,
-            each at its best place, so that the end comes soon. Tours and routes with no constraint
-            but the capacity need no limit: compiled loops build 35,000 customers in about a second.
+        max_runtime: Seconds per instance after which customers are inserted in the order of the
+            instance, each at its best place. Tours and routes with no constraint but the capacity
+            need no limit: compiled loops build 35,000 customers in about a second.
         num_procs: Instances solved at the same time, each in a separate process (or thread).
         progress: Whether to show a progress bar; None: if stderr is a terminal.
         max_vehicles: Most routes of a solution; None: any number.
@@ -52,10 +52,10 @@ def insertion(
     if is_plain(env) and "cost_matrix" not in td.keys():
         description = f"insertion ({env.name})"
         insert = functools.partial(insert_cheaply, max_vehicles=max_vehicles)
-        found = map_in_threads(
+        solutions = map_in_threads(
             insert, geometries(env, td), num_procs, description=description, progress=progress
         )
-        return as_actions(found, td)
+        return as_actions(solutions, td)
     return solve_routing(
         env,
         td,
@@ -76,8 +76,8 @@ def insert_cheaply(
 ) -> np.ndarray:
     """Cheapest insertion of one instance: a tour from node 0 on, or routes."""
     if geometry.demand is None:
-        nobody = np.zeros(len(geometry.points))
-        path = cheapest_insertion(geometry.points, nobody, np.inf, max_routes=1)
+        no_demand = np.zeros(len(geometry.points))
+        path = cheapest_insertion(geometry.points, no_demand, np.inf, max_routes=1)
         assert path is not None  # nothing limits a tour
         visits = np.append(0, path)
     else:

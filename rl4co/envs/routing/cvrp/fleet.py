@@ -1,4 +1,4 @@
-"""Routes as linked lists: what searches for capacitated routes change in place."""
+"""Routes as linked lists, which searches for capacitated routes change in place."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NUM_NEIGHBORS = 15
 
 
 class Fleet(NamedTuple):
-    """Routes as linked lists, and what is known about them; most arrays change in place.
+    """Routes as linked lists with data for their moves; most arrays change in place.
 
     Nodes N ... N + R - 1 are the depot as the beginning and end of each of R routes.
     """
@@ -32,7 +32,7 @@ class Fleet(NamedTuple):
     matrix: Floats  # [N, N]; [0, 0]: Euclidean distances
     neighbors: Ints  # [N, K], customers, nearest first; the row of the depot is not read
     demand: Floats  # [N + R], 0 for depots
-    limit: Floats  # [1], what a vehicle carries
+    limit: Floats  # [1], capacity of a vehicle
     after: Ints  # [N + R]
     before: Ints  # [N + R]
     route: Ints  # [N + R]
@@ -49,7 +49,7 @@ class Fleet(NamedTuple):
 def customer_lists(
     points: np.ndarray, num_neighbors: int = NUM_NEIGHBORS, matrix: np.ndarray | None = None
 ) -> Ints:
-    """Nearest customers of each customer `[N, K]`; the row of the depot holds nothing of use."""
+    """Nearest customers of each customer `[N, K]`; the row of the depot is not used."""
     if len(points) < 3:
         return np.empty((len(points), 0), dtype=np.int64)
     apart = None if matrix is None else matrix[1:, 1:]
@@ -71,7 +71,7 @@ def make_fleet(
     Args:
         points: Coordinates `[N, 2]`.
         demand: `[N]`.
-        limit: What a vehicle carries.
+        limit: Capacity of a vehicle.
         neighbors: `[N, K]`, see :func:`customer_lists`.
         visits: `[L]`; doubled depots do not count.
         matrix: Symmetric distances in place of Euclidean ones.
@@ -128,7 +128,7 @@ def between(f: Fleet, i: int, j: int) -> float:
 
 @compiled
 def refresh(f: Fleet, r: int) -> None:
-    """Recomputes what is known about a route after its links have changed."""
+    """Recomputes the data of a route after its links have changed."""
     depot = len(f.points) + r
     load, place, node = 0.0, 0, f.after[depot]
     f.position[depot], f.route[depot], f.carried[depot] = 0, r, 0.0
@@ -150,7 +150,7 @@ def link(f: Fleet, a: int, b: int) -> None:
 
 @compiled
 def unlink(f: Fleet, node: int) -> None:
-    """Takes a node out of its route."""
+    """Removes a node from its route."""
     link(f, f.before[node], f.after[node])
 
 
@@ -177,7 +177,7 @@ def enqueue_all(f: Fleet) -> None:
 
 @compiled
 def load_visits(f: Fleet, visits: Ints) -> None:
-    """Takes over a solution."""
+    """Sets the routes to those of a solution."""
     size, r = len(f.points), -1
     tail = 0
     for i in range(1, visits.size):

@@ -1,10 +1,10 @@
-"""Iterated local search for capacitated routes: ruin a small part, recreate it, keep what pays off.
+"""Iterated local search for capacitated routes: ruin a small part, recreate it, keep improvements.
 
 An iteration takes out strings of customers around a random one (Christiaens and Vanden Berghe,
-2020), puts each back at its best place beside its neighbours, and searches from there. It touches a
+2020), reinserts each at its best place beside its neighbours, and searches from there. It touches a
 few routes only, so its time does not depend on the number of customers. Worse solutions are
 accepted by simulated annealing, with a temperature that falls to almost nothing; all other changes
-are taken back.
+are undone.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ from rl4co.kernels import compiled
 MAX_RUIN = 20
 #: Longest string taken out of one route.
 MAX_STRING = 8
-#: Iterations between two looks at the clock.
-RUINS_PER_LOOK = 200
-#: Moves of the first search, and routes that SWAP* looks at, between two looks at the clock.
-MOVES_PER_LOOK = 20
-#: Longer by this share of what was taken out, a solution is not searched any further.
-HOPELESS = 0.05
+#: Iterations between two checks of the clock.
+RUINS_PER_CHECK = 200
+#: Moves of the first search, and routes that SWAP* visits, between two checks of the clock.
+MOVES_PER_CHECK = 20
+#: Solutions longer by this share of the removed length are not searched any further.
+MAX_WORSENING = 0.05
 #: First and last temperature, in mean lengths of a leg.
 HOT, COLD = 1.0, 0.005
 #: Iterations per customer from which the first temperature is that high; below, it is lower in
@@ -74,16 +74,16 @@ def iterate_routes(
     Args:
         locs: Coordinates; node 0 is the depot.
         demand: Demand of the nodes, 0 at the depot.
-        limit: What a vehicle carries.
+        limit: Capacity of a vehicle.
         visits: A valid solution: customers with 0 between routes.
         matrix: Symmetric distances in place of Euclidean ones.
         max_ruins: Most iterations.
-        max_runtime: Seconds after which no more are begun; at least one of the two limits is
+        max_runtime: Seconds after which no iteration starts; at least one of the two limits is
             needed.
         num_neighbors: Neighbours of each customer that new edges may lead to.
         seed: Seed of the ruins.
-        on_improvement: Called with the length now and then, whenever it has become shorter.
-        is_stopped: Asked now and then whether to end.
+        on_improvement: Called with the length at intervals in which it has become shorter.
+        is_stopped: Called at intervals; the search ends when it returns True.
 
     Shapes:
         locs `[N, 2]`, demand `[N]`, visits `[T]`, matrix `[N, N]` → `[T']`
@@ -102,7 +102,7 @@ def iterate_routes(
     if len(locs) < 3:
         return visits_of(fleet)
     enqueue_all(fleet)
-    while not is_over() and improve_part(fleet, MOVES_PER_LOOK) >= MOVES_PER_LOOK:
+    while not is_over() and improve_part(fleet, MOVES_PER_CHECK) >= MOVES_PER_CHECK:
         if on_improvement is not None:
             on_improvement(fleet_cost(fleet))
     length = best = fleet_cost(fleet)
@@ -122,7 +122,7 @@ def iterate_routes(
             expected = done * (began + max_runtime - started) / max(now - started, 1e-9)
         heat = min(expected / (ITERATIONS_PER_CUSTOMER * len(locs)), 1.0)
         temperature = heat * leg * HOT * (COLD / HOT) ** share
-        count = min(limit_of_ruins - done, RUINS_PER_LOOK)
+        count = min(limit_of_ruins - done, RUINS_PER_CHECK)
         draws = rng.random((count, 4 + MAX_RUIN))
         length, shorter = _ruin_and_recreate(
             fleet, saved, shortest, draws, temperature, length, best
@@ -155,15 +155,15 @@ def _ruin_and_recreate(
         before = 0.0
         count = _choose(f, draws[row], removed)
         for i in range(count):
-            before += _take_out(f, removed[i])
+            before += _remove(f, removed[i])
         for i in range(count):  # in random order
             j = i + int(draws[row, 4 + i] * (count - i))
             removed[i], removed[j] = removed[j], removed[i]
         after = 0.0
         for i in range(count):
-            after += _put_back(f, removed[i])
+            after += _reinsert(f, removed[i])
         change = after - before
-        if change > HOPELESS * before:
+        if change > MAX_WORSENING * before:
             clear(f.queue)
         else:
             change = _search(f, saved)
@@ -210,8 +210,8 @@ def _add_string(f: Fleet, node: int, longest: int, wanted: int, removed: Ints, c
 
 
 @compiled
-def _take_out(f: Fleet, node: int) -> float:
-    """Takes a customer out; what its route loses in length."""
+def _remove(f: Fleet, node: int) -> float:
+    """Removes a customer; returns how much shorter its route is."""
     p, x = f.before[node], f.after[node]
     lost = between(f, p, node) + between(f, node, x) - between(f, p, x)
     unlink(f, node)
@@ -223,12 +223,12 @@ def _take_out(f: Fleet, node: int) -> float:
 
 
 @compiled
-def _put_back(f: Fleet, node: int) -> float:
-    """Puts a customer to its best place beside a neighbour, or into a route of its own."""
-    size, room = len(f.points), f.limit[0] - f.demand[node]
+def _reinsert(f: Fleet, node: int) -> float:
+    """Inserts a customer at its best place beside a neighbour, or into a new route."""
+    size, spare = len(f.points), f.limit[0] - f.demand[node]
     best, place = np.inf, -1
     for v in f.neighbors[node]:
-        if f.route[v] < 0 or f.load[f.route[v]] > room:
+        if f.route[v] < 0 or f.load[f.route[v]] > spare:
             continue
         for p in (v, f.before[v]):
             x = f.after[p]
@@ -251,7 +251,7 @@ def _put_back(f: Fleet, node: int) -> float:
 
 @compiled
 def _search(f: Fleet, saved: Ints) -> float:
-    """Searches from what was touched; by how much the routes are longer than the saved ones."""
+    """Searches from the queue; returns how much longer the routes are than the saved ones."""
     improve_touched(f, UNLIMITED)
     change = 0.0
     for r in range(f.load.size):
@@ -276,7 +276,7 @@ def _keep(f: Fleet, saved: Ints) -> None:
 
 @compiled
 def _adopt(f: Fleet, after: Ints) -> None:
-    """Takes over all routes from links."""
+    """Sets all routes by their links."""
     for node in range(after.size):
         link(f, node, after[node])
     for r in range(f.load.size):

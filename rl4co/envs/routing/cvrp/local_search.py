@@ -1,7 +1,7 @@
 """Local search for capacitated vehicle routes, on batches of distance matrices.
 
 All moves are one operation on the sequence of visits, depots included: two segments, one of them
-possibly empty, change places, each possibly reversed. Reversing a segment of a route is 2-opt,
+possibly empty, are exchanged, each possibly reversed. Reversing a segment of a route is 2-opt,
 exchanging up to three customers with up to three others is relocate, Or-opt, swap and cross
 exchange, exchanging whole route ends is 2-opt*. Matrices may be asymmetric.
 """
@@ -12,8 +12,11 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
+from rl4co.core.checks import check_at_least
 from rl4co.core.errors import ConfigError, InvalidSolutionError, UnsupportedError
-from rl4co.envs.routing.tsp.local_search import MIN_GAIN, Floats, Ints, as_finite_distances
+from rl4co.envs.routing._node_queue import Floats, Ints
+from rl4co.envs.routing.tsp.guided_search import check_unguided, guide_from_heatmap
+from rl4co.envs.routing.tsp.local_search import MIN_GAIN, as_finite_distances, path_length
 from rl4co.kernels import compiled, run_in_chunks
 
 MAX_SEGMENT = 3
@@ -28,7 +31,7 @@ def search_routes(
     heatmap: np.ndarray | None = None,
     **options: Any,
 ) -> np.ndarray:
-    """Improved solutions, by the search that suits the instance: what `env.local_search` calls.
+    """Improves solutions by the search that suits the instance; `env.local_search` calls it.
 
     Coordinates alone are searched on neighbour lists
     (:func:`~rl4co.envs.routing.cvrp.neighbor_search.improve_fleet`), matrices, which may be
@@ -49,7 +52,6 @@ def search_routes(
         `[S * B, T]`, heatmap `[B, N, N]` → `[S * B, T']`
     """
     from rl4co.envs.routing.cvrp.neighbor_search import improve_fleet
-    from rl4co.envs.routing.tsp.guided_search import check_unguided, guide_from_heatmap
 
     if heatmap is None:
         check_unguided(options)
@@ -123,8 +125,7 @@ def improve_routes(
     ):
         if array.shape != shape:
             raise ConfigError(f"expected {name} of shape {list(shape)}, got {list(array.shape)}")
-    if max_iterations < 0:
-        raise ConfigError(f"expected max_iterations of at least 0, got {max_iterations}")
+    check_at_least(0, max_iterations=max_iterations)
     distances = as_finite_distances(distances)
 
     routes = to_routes(actions)  # [B, L]
@@ -197,13 +198,13 @@ Move: TypeAlias = "tuple[int, int, int, int, bool, bool]"
 
 
 class Plan(NamedTuple):
-    """One solution and what is known about it; the arrays change in place."""
+    """One solution with data for its moves; the arrays change in place."""
 
     visits: Ints  # [L], one depot before, between and after the routes, then zero padding
     begin: Ints  # [L], position of the depot at or before p
     end: Ints  # [L], position of the next depot after p
     load: Floats  # [L], demand of the route up to and including p
-    turn: Floats  # [L], walking i..j backwards costs turn[j] - turn[i] more than forwards
+    extra: Floats  # [L], walking i..j backwards costs extra[j] - extra[i] more than forwards
 
 
 @compiled
@@ -222,7 +223,7 @@ def _search_rows(
         instance = row % distances.shape[0]
         # Sums of float32 edges lose more than the smallest gain; one copy is cheap.
         d = distances[instance].astype(np.float64)
-        d[0, 0] = 0.0  # an empty route costs nothing
+        d[0, 0] = 0.0  # an empty route has length 0
         plan = Plan(
             routes[row].copy(),
             np.zeros(width, np.int64),
@@ -231,7 +232,7 @@ def _search_rows(
             np.zeros(width),
         )
         length = _index(d, demand[instance], plan)
-        cost = _cost(d, plan.visits)
+        cost = path_length(d, plan.visits)
         used, p = 0, 0
         quiet = 0  # gaps scanned in a row without a move
         while used < budget and quiet < length:
@@ -244,23 +245,15 @@ def _search_rows(
                 p, quiet = p + 1, quiet + 1
             if p >= length - 1:
                 p = 0
-        # Rounding of huge entries (forbidden arcs) can fake a gain; the promise holds regardless.
-        if _cost(d, plan.visits) < cost:
+        # Rounding of huge entries (forbidden arcs) can fake a gain; routes never get longer.
+        if path_length(d, plan.visits) < cost:
             routes[row] = plan.visits
 
 
 @compiled
-def _cost(d: Floats, visits: Ints) -> float:
-    total = 0.0
-    for i in range(visits.size - 1):
-        total += d[visits[i], visits[i + 1]]
-    return total
-
-
-@compiled
 def _index(d: Floats, demand: Floats, plan: Plan) -> int:
-    """Drops empty routes and recomputes what is known per position; returns the length."""
-    visits, begin, end, load, turn = plan
+    """Drops empty routes and recomputes the data of all positions; returns the length."""
+    visits, begin, end, load, extra = plan
     length = 1
     for i in range(1, visits.size):
         if visits[i] != 0 or visits[length - 1] != 0:
@@ -277,7 +270,7 @@ def _index(d: Floats, demand: Floats, plan: Plan) -> int:
             load[i] = load[i - 1] + demand[node]
         begin[i] = opening
         if i > 0:
-            turn[i] = turn[i - 1] + d[node, visits[i - 1]] - d[visits[i - 1], node]
+            extra[i] = extra[i - 1] + d[node, visits[i - 1]] - d[visits[i - 1], node]
     return length
 
 
@@ -301,47 +294,47 @@ def _best_move(d: Floats, limit: float, plan: Plan, length: int, p: int) -> tupl
     best, move = 0.0, (p, 0, p, 0, False, False)
     for q in range(p + 1, length - 1):
         if plan.begin[p] == plan.begin[q]:
-            gain, found = _reversal(d, plan, p, q)
+            gain, candidate = _reversal(d, plan, p, q)
         else:
-            gain, found = _tails(d, limit, plan, p, q)
+            gain, candidate = _tails(d, limit, plan, p, q)
         if gain > best:
-            best, move = gain, found
-        gain, found = _exchange(d, limit, plan, p, q)
+            best, move = gain, candidate
+        gain, candidate = _exchange(d, limit, plan, p, q)
         if gain > best:
-            best, move = gain, found
+            best, move = gain, candidate
     return best, move
 
 
 @compiled
 def _reversal(d: Floats, plan: Plan, p: int, q: int) -> tuple[float, Move]:
     """2-opt: walk the visits p+1..q of one route backwards."""
-    visits, turn = plan.visits, plan.turn
+    visits, extra = plan.visits, plan.extra
     a, b, c, e = visits[p], visits[p + 1], visits[q], visits[q + 1]
-    removed, extra = d[a, b] + d[c, e], turn[q] - turn[p + 1]
-    gain = removed - d[a, c] - d[b, e] - extra
-    threshold = MIN_GAIN * (abs(removed) + abs(extra))
+    removed, added = d[a, b] + d[c, e], extra[q] - extra[p + 1]
+    gain = removed - d[a, c] - d[b, e] - added
+    threshold = MIN_GAIN * (abs(removed) + abs(added))
     return gain if gain > threshold else 0.0, (p, q - p, q, 0, True, False)
 
 
 @compiled
 def _tails(d: Floats, limit: float, plan: Plan, p: int, q: int) -> tuple[float, Move]:
     """2-opt*: cut two routes after p and q and join the four parts the other way."""
-    visits, begin, end, load, turn = plan
+    visits, begin, end, load, extra = plan
     a, b, c, e = visits[p], visits[p + 1], visits[q], visits[q + 1]
     first, second = load[end[p] - 1], load[end[q] - 1]
     removed = d[a, b] + d[c, e]
     best, tail = 0.0, end[p] - 1 - p
     move = (p, 0, p, 0, False, False)
-    # The tails change places.
+    # Exchange the tails.
     if load[p] + second - load[q] <= limit and load[q] + first - load[p] <= limit:
         gain = removed - d[a, e] - d[c, b]
         if gain > MIN_GAIN * abs(removed):
             best, move = gain, (p, tail, q, end[q] - 1 - q, False, False)
-    # The first tail and the second head change places, both backwards.
+    # Exchange the first tail and the second head, both reversed.
     if load[p] + load[q] <= limit and first - load[p] + second - load[q] <= limit:
-        extra = turn[end[p]] - turn[p + 1] + turn[q] - turn[begin[q]]
-        gain = removed - d[a, c] - d[b, e] - extra
-        if gain > max(best, MIN_GAIN * (abs(removed) + abs(extra))):
+        added = extra[end[p]] - extra[p + 1] + extra[q] - extra[begin[q]]
+        gain = removed - d[a, c] - d[b, e] - added
+        if gain > max(best, MIN_GAIN * (abs(removed) + abs(added))):
             best, move = gain, (p, tail, begin[q], q - begin[q], True, True)
     return best, move
 
@@ -384,5 +377,5 @@ def _link(d: Floats, plan: Plan, left: int, i: int, count: int, right: int) -> t
         return d[left, right], False
     head, tail = plan.visits[i], plan.visits[i + count - 1]
     forward = d[left, head] + d[tail, right]
-    backward = d[left, tail] + d[head, right] + plan.turn[i + count - 1] - plan.turn[i]
+    backward = d[left, tail] + d[head, right] + plan.extra[i + count - 1] - plan.extra[i]
     return min(forward, backward), backward < forward

@@ -1,6 +1,6 @@
 """Moves of a customer towards its neighbours: relocate, swap, 2-opt and 2-opt*.
 
-Node u is the customer in question, v one of its neighbours; p and x are beside u, q and y beside v.
+The search is at customer u, and v is one of its neighbours; p and x are beside u, q and y beside v.
 Moves have numbers, because compiled loops compare these quickly.
 """
 
@@ -17,18 +17,18 @@ def improve_customer(f: Fleet, u: int) -> bool:
     """Applies the best move that puts u beside one of its neighbours; whether there was one."""
     best, kind, other = 0.0, 0, 0
     for v in f.neighbors[u]:
-        gain, found = _best_insertion(f, u, v)
+        gain, candidate = _best_insertion(f, u, v)
         if gain > best:
-            best, kind, other = gain, found, v
-        gain, found = _best_insertion(f, u, f.before[v])
+            best, kind, other = gain, candidate, v
+        gain, candidate = _best_insertion(f, u, f.before[v])
         if gain > best:
-            best, kind, other = gain, found, f.before[v]
-        gain, found = _best_exchange(f, u, v)
+            best, kind, other = gain, candidate, f.before[v]
+        gain, candidate = _best_exchange(f, u, v)
         if gain > best:
-            best, kind, other = gain, found, v
-        gain, found = _best_crossing(f, u, v)
+            best, kind, other = gain, candidate, v
+        gain, candidate = _best_crossing(f, u, v)
         if gain > best:
-            best, kind, other = gain, found, v
+            best, kind, other = gain, candidate, v
     if kind == 0 or best <= MIN_SHARE * _edges(f, u, other):
         return False
     _apply(f, u, other, kind)
@@ -50,15 +50,15 @@ def _best_insertion(f: Fleet, u: int, v: int) -> tuple[float, int]:
     if u in (v, y):
         return 0.0, 0
     same = f.route[u] == f.route[v]
-    room = f.limit[0] - f.load[f.route[v]]
+    spare = f.limit[0] - f.load[f.route[v]]
     best, kind = 0.0, 0
     entry, gap = between(f, p, u), between(f, v, y)
-    if same or f.demand[u] <= room:
+    if same or f.demand[u] <= spare:
         taken = entry + between(f, u, x) + gap
         gain = taken - between(f, p, x) - between(f, v, u) - between(f, u, y)
         if gain > best:
             best, kind = gain, 1
-    if x < size and v != x and (same or f.demand[u] + f.demand[x] <= room):
+    if x < size and v != x and (same or f.demand[u] + f.demand[x] <= spare):
         z = f.after[x]
         freed = entry + between(f, x, z) + gap - between(f, p, z)
         gain = freed - between(f, v, u) - between(f, x, y)
@@ -72,7 +72,7 @@ def _best_insertion(f: Fleet, u: int, v: int) -> tuple[float, int]:
 
 @compiled
 def _best_exchange(f: Fleet, u: int, v: int) -> tuple[float, int]:
-    """Kinds 4 to 6: u and v, u with its successor and v, or both with theirs change places."""
+    """Kinds 4 to 6: u and v, u with its successor and v, or both with theirs are exchanged."""
     size = len(f.points)
     p, x, q, y = f.before[u], f.after[u], f.before[v], f.after[v]
     if u in (q, y):
@@ -82,7 +82,7 @@ def _best_exchange(f: Fleet, u: int, v: int) -> tuple[float, int]:
     one, other = f.load[f.route[u]], f.load[f.route[v]]
     best, kind = 0.0, 0
     old = between(f, p, u) + between(f, q, v)
-    shift = f.demand[v] - f.demand[u]  # what the route of u gets on top
+    shift = f.demand[v] - f.demand[u]  # added load of the route of u
     if same or (one + shift <= limit and other - shift <= limit):
         gain = old + between(f, u, x) + between(f, v, y)
         gain -= between(f, p, v) + between(f, v, x) + between(f, q, u) + between(f, u, y)
@@ -181,13 +181,13 @@ def _copy_out(f: Fleet, r: int, out: Ints) -> int:
 
 @compiled
 def _cross(f: Fleet, u: int, v: int, kind: int) -> None:
-    """Joins the parts of one or two routes the other way; see :func:`_best_crossing`."""
+    """Reconnects the parts of one or two routes; see :func:`_best_crossing`."""
     one, other = f.route[u], f.route[v]
     a, b = f.first, f.second
     count = _copy_out(f, one, a)
     i, j = f.position[u], f.position[v]
     if one == other:
-        # Nodes i + 1 ... j, or i ... j - 1, are walked backwards.
+        # Nodes i + 1 ... j, or i ... j - 1, are reversed.
         if i > j:
             i, j = j, i
         low, high = (i, j - 1) if kind == 7 else (i - 1, j - 2)

@@ -1,17 +1,18 @@
 """Local search for capacitated routes on neighbour lists: any number of customers.
 
 Moves: relocate and swap of one or two customers, 2-opt within a route, 2-opt* between two (tails
-change places, or heads do with reversal), and SWAP* (two customers of neighbouring routes change
-places, each to its best position; Vidal, 2022). A customer is looked at only if something beside it
-has changed since. Memory grows with the number of customers, not with its square.
+are exchanged, or a tail and a reversed head), and SWAP* (two customers of neighbouring routes are
+exchanged, each to its best position; Vidal, 2022). A customer is visited again only if something
+beside it has changed. Memory grows with the number of customers, not with its square.
 
-:mod:`rl4co.envs.routing.cvrp.local_search` is for asymmetric matrices, and looks at all moves.
+:mod:`rl4co.envs.routing.cvrp.local_search` is for asymmetric matrices and tries all moves.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
+from rl4co.core.checks import check_at_least
 from rl4co.core.errors import ConfigError, InvalidInstanceError
 from rl4co.envs.routing._node_queue import Ints, is_empty, pop
 from rl4co.envs.routing.cvrp.fleet import (
@@ -97,8 +98,7 @@ def improve_fleet(
         )
     if not np.isfinite(locs).all():
         raise InvalidInstanceError("expected finite coordinates, got NaN or infinity")
-    if max_iterations is not None and max_iterations < 0:
-        raise ConfigError(f"expected max_iterations of at least 0, got {max_iterations}")
+    check_at_least(0, max_iterations=max_iterations)
     if guide is not None:
         check_guide(guide, batch, size, rounds, perturbations)
     routes = to_routes(actions)  # [S * B, L]
@@ -138,12 +138,12 @@ def _guided(
     budget: int,
     swap_star: bool,
 ) -> Ints:
-    """The best of what is found from solutions that the guide perturbs."""
+    """The best solution of several rounds of perturbation by the guide and search."""
     shortest = fleet_cost(fleet)
-    as_guide = fleet._replace(matrix=np.ascontiguousarray(guide, dtype=np.float64))
+    guided = fleet._replace(matrix=np.ascontiguousarray(guide, dtype=np.float64))
     for _ in range(rounds):
-        enqueue_all(as_guide)
-        improve_touched(as_guide, perturbations)
+        enqueue_all(guided)
+        improve_touched(guided, perturbations)
         improve_all(fleet, budget, swap_star)
         length = fleet_cost(fleet)
         if length < shortest:
@@ -174,7 +174,7 @@ def improve_all(f: Fleet, budget: int, swap_star: bool) -> int:
 def improve_touched(f: Fleet, budget: int) -> int:
     """Searches from the customers in the queue; the number of moves.
 
-    With the budget used up, the customers that are left stay in the queue.
+    If the budget is used up, the other customers stay in the queue.
     """
     moves = 0
     while not is_empty(f.queue) and moves < budget:
@@ -188,9 +188,9 @@ def improve_touched(f: Fleet, budget: int) -> int:
 
 @compiled
 def improve_part(f: Fleet, budget: int) -> int:
-    """Goes on with a search from the queue and the changed routes; below the budget, it has ended.
+    """Continues a search from the queue and the changed routes; a result below the budget ends it.
 
-    Moves count, and routes that SWAP* looks at: these take long where routes do.
+    The budget counts moves, and routes that SWAP* visits, which takes long for long routes.
     """
     used = 0
     while used < budget:
@@ -238,7 +238,7 @@ def _swap_star_route(f: Fleet, r: int, budget: int) -> int:
                 continue
             _apply_swap_star(f, a, b, a_place, b_place)
             moves += 1
-            following = f.after[depot]  # the route is another one now
+            following = f.after[depot]  # the route has changed
             break
         node = following
     return moves
@@ -246,7 +246,7 @@ def _swap_star_route(f: Fleet, r: int, budget: int) -> int:
 
 @compiled
 def _apply_swap_star(f: Fleet, a: int, b: int, a_place: int, b_place: int) -> None:
-    """Moves a behind `a_place` and b behind `b_place`; a place may be the other customer's own."""
+    """Moves a behind `a_place` and b behind `b_place`; a place may be the other customer."""
     one, other = f.route[a], f.route[b]
     p, x, q, y = f.before[a], f.after[a], f.before[b], f.after[b]
     unlink(f, a)

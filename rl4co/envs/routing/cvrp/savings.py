@@ -1,9 +1,9 @@
 """Savings (Clarke and Wright, 1964) on neighbour lists, for tours and routes of any size.
 
-Every customer begins in a route of its own. Pairs of customers are visited in descending order of
+Every customer begins in a separate route. Pairs of customers are visited in descending order of
 the saving $s_{ij} = d_{0i} + d_{0j} - d_{ij}$, and the routes that end at them are joined if the
-vehicle can carry both. Only pairs of near neighbours are looked at; they are taken anew among the
-ends of the routes until no route can be joined.
+vehicle can carry both. Only pairs of near neighbours are considered; rounds
+of new pairs of route ends follow until no route can be joined.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from rl4co.kernels import compiled
 
 #: Nearest customers of each that a saving is computed for.
 NUM_NEIGHBORS = 100
-#: Up to so many ends of routes all pairs are looked at.
+#: Up to this number of route ends, all pairs are considered.
 MAX_ALL_PAIRS = 1000
 
 
@@ -105,7 +105,7 @@ def _find(root: Ints, node: int) -> int:
 
 @compiled
 def _join(first: Ints, second: Ints, links: Ints, root: Ints, load: Floats, limit: float) -> int:
-    """Joins the routes that end at pairs of customers in this order; how many it joined.
+    """Joins the routes that end at pairs of customers in this order; returns the number of joins.
 
     Args:
         first: Customers `[P]`.

@@ -1,7 +1,7 @@
-"""SWAP* (Vidal, 2022): two customers of two routes change places, each to its best position.
+"""SWAP* (Vidal, 2022): exchange two customers of two routes, each to its best position.
 
 All pairs of customers are compared in time proportional to their number, because the three best
-positions of every customer in the other route are known in advance: at most two of them touch the
+positions of every customer in the other route are computed first: at most two of them touch the
 customer that leaves.
 
 Paper: https://arxiv.org/abs/2012.10384
@@ -68,7 +68,7 @@ def _far(f: Any, i: int, j: int) -> float:
 
 @compiled
 def _freed(f: Any, node: int) -> float:
-    """What a route loses in length with a customer."""
+    """How much shorter a route is without a customer."""
     p, x = f.before[node], f.after[node]
     return _far(f, p, node) + _far(f, node, x) - _far(f, p, x)
 

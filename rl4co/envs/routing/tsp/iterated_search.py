@@ -1,8 +1,8 @@
-"""Iterated local search for symmetric tours: kick a small part, repair it, keep what is not worse.
+"""Iterated local search for symmetric tours: kick a small part, repair it, keep it unless worse.
 
 A kick exchanges two short neighbouring segments (a local double bridge). The search that follows
-looks only at the nodes that the kick touched, so an iteration takes microseconds whatever the
-number of nodes; if it does not pay off, a journal takes it back.
+visits only the nodes that the kick touched, so an iteration takes microseconds whatever the
+number of nodes; if it worsens the tour, a journal undoes it.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ from rl4co.kernels import compiled
 
 #: Longest segment of a kick.
 MAX_KICK = 50
-#: Kicks between two looks at the clock.
-KICKS_PER_LOOK = 2_000
+#: Kicks between two checks of the clock.
+KICKS_PER_CHECK = 2_000
 
 
 def iterate_tour(
@@ -62,8 +62,8 @@ def iterate_tour(
             needed.
         num_neighbors: Neighbours of each node that new edges may lead to.
         seed: Seed of the kicks.
-        on_improvement: Called with the length now and then, whenever it has become shorter.
-        is_stopped: Asked now and then whether to end.
+        on_improvement: Called with the length at intervals in which it has become shorter.
+        is_stopped: Called at intervals; the search ends when it returns True.
 
     Shapes:
         locs `[N, 2]`, tour `[N]`, matrix `[N, N]` → `[N]`
@@ -82,13 +82,13 @@ def iterate_tour(
     if on_improvement is not None:
         on_improvement(length)
     rng = np.random.default_rng(seed)
-    left = UNLIMITED if max_kicks is None else max_kicks
-    while left > 0 and (max_runtime is None or time.perf_counter() - began < max_runtime):
+    remaining = UNLIMITED if max_kicks is None else max_kicks
+    while remaining > 0 and (max_runtime is None or time.perf_counter() - began < max_runtime):
         if is_stopped():
             break
-        count = min(left, KICKS_PER_LOOK)
+        count = min(remaining, KICKS_PER_CHECK)
         shorter = _kick_and_repair(cycle, rng.random((count, 3)), length)
-        left -= count
+        remaining -= count
         if shorter < length and on_improvement is not None:
             on_improvement(shorter)
         length = shorter

@@ -10,13 +10,11 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from rl4co.core.errors import (
-    ConfigError,
-    InvalidInstanceError,
-    InvalidSolutionError,
-    UnsupportedError,
-)
+from rl4co.core.checks import check_at_least
+from rl4co.core.errors import ConfigError, InvalidInstanceError, UnsupportedError
 from rl4co.envs.routing._node_queue import Floats, Ints
+from rl4co.envs.routing.tsp.guided_search import check_unguided, guide_from_heatmap, guided_search
+from rl4co.envs.routing.tsp.neighbor_search import check_permutations, improve_tours
 from rl4co.kernels import compiled, run_in_chunks
 
 # A move must gain this share of what it takes out. The threshold is relative, so it suits unit
@@ -32,7 +30,7 @@ def search_tours(
     heatmap: np.ndarray | None = None,
     **options: Any,
 ) -> np.ndarray:
-    """Improved tours, by the search that suits the instance: what `env.local_search` calls.
+    """Improves tours by the search that suits the instance; `env.local_search` calls it.
 
     Coordinates alone are searched on neighbour lists
     (:func:`~rl4co.envs.routing.tsp.neighbor_search.improve_tours`), with a heatmap by guided search
@@ -52,13 +50,6 @@ def search_tours(
     Shapes:
         locs `[B, N, 2]`, matrix `[B, N, N]`, tours `[S * B, N]`, heatmap `[B, N, N]` → `[S * B, N]`
     """
-    from rl4co.envs.routing.tsp.guided_search import (
-        check_unguided,
-        guide_from_heatmap,
-        guided_search,
-    )
-    from rl4co.envs.routing.tsp.neighbor_search import improve_tours
-
     if heatmap is None:
         check_unguided(options)
     if matrix is not None or locs is None:
@@ -139,7 +130,7 @@ def improve_tour(
     num_neighbors: int | None = None,
     threads: int = 1,
 ) -> np.ndarray:
-    """Improves tours by 2-opt and Or-opt in turn until neither finds a move.
+    """Improves tours by alternating 2-opt and Or-opt until neither finds a move.
 
     Arguments, result and guarantees are those of `two_opt`.
 
@@ -166,16 +157,10 @@ def _improve(
             f"expected tours of shape [S * B, N] with B={distances.shape[0]}, N={size}, "
             f"got {list(tours.shape)}"
         )
-    if num_neighbors is not None and num_neighbors < 1:
-        raise ConfigError(f"expected num_neighbors of at least 1, got {num_neighbors}")
-    if max_iterations < 0:
-        raise ConfigError(f"expected max_iterations of at least 0, got {max_iterations}")
+    check_at_least(1, num_neighbors=num_neighbors)
+    check_at_least(0, max_iterations=max_iterations)
     distances = as_finite_distances(distances)
-    broken = (np.sort(tours, axis=1) != np.arange(size)).any(axis=1).nonzero()[0]
-    if broken.size:
-        raise InvalidSolutionError(
-            "every node is visited exactly once", broken.tolist(), len(tours)
-        )
+    check_permutations(tours)
 
     if num_neighbors is None or num_neighbors >= size - 1:
         neighbors = np.empty((len(distances), size, 0), dtype=np.int64)
@@ -210,16 +195,16 @@ def as_finite_distances(distances: np.ndarray) -> np.ndarray:
 
 
 # --------------------------------------------------------------------------------------------------
-# Kernels. Every formula holds for symmetric and asymmetric matrices: what a reversal costs is kept
-# in a prefix sum that is zero in the symmetric case.
+# Kernels. Every formula holds for symmetric and asymmetric matrices: the cost of a reversal comes
+# from a prefix sum that is zero in the symmetric case.
 
 
 class Tour(NamedTuple):
-    """One tour and what is known about it; the arrays change in place."""
+    """One tour with data for its moves; the arrays change in place."""
 
     nodes: Ints  # [N + 1], the last entry repeats the first
     position: Ints  # [N], the inverse of nodes[:-1]
-    turn: Floats  # [N + 1], walking i..j backwards costs turn[j] - turn[i] more than forwards
+    extra: Floats  # [N + 1], walking i..j backwards costs extra[j] - extra[i] more than forwards
 
 
 @compiled
@@ -241,22 +226,22 @@ def _search_rows(
         # Sums of float32 edges lose more than the smallest gain; one copy is cheap.
         d = distances[instance].astype(np.float64)
         symmetric = _is_symmetric(d)
-        tour.turn[:] = 0.0
+        tour.extra[:] = 0.0
         tour.nodes[:size], tour.nodes[size] = tours[row], tours[row, 0]
-        length = _length(d, tour.nodes)
+        length = path_length(d, tour.nodes)
         _index(d, tour, symmetric)
-        left = budget
-        while left > 0:
+        remaining = budget
+        while remaining > 0:
             used = 0
             if reverse:
-                used += _two_opt(d, neighbors[instance], tour, symmetric, left)
+                used += _two_opt(d, neighbors[instance], tour, symmetric, remaining)
             if relocate:
-                used += _or_opt(d, neighbors[instance], tour, symmetric, left - used)
+                used += _or_opt(d, neighbors[instance], tour, symmetric, remaining - used)
             if used == 0:
                 break
-            left -= used
-        # Rounding of huge entries (forbidden arcs) can fake a gain; the promise holds regardless.
-        if _length(d, tour.nodes) < length:
+            remaining -= used
+        # Rounding of huge entries (forbidden arcs) can fake a gain; tours never get longer.
+        if path_length(d, tour.nodes) < length:
             tours[row] = np.roll(tour.nodes[:size], -tour.position[tours[row, 0]])
 
 
@@ -270,7 +255,8 @@ def _is_symmetric(d: Floats) -> bool:
 
 
 @compiled
-def _length(d: Floats, nodes: Ints) -> float:
+def path_length(d: Floats, nodes: Ints) -> float:
+    """Length of the path through nodes in this order."""
     total = 0.0
     for i in range(nodes.size - 1):
         total += d[nodes[i], nodes[i + 1]]
@@ -279,12 +265,12 @@ def _length(d: Floats, nodes: Ints) -> float:
 
 @compiled
 def _index(d: Floats, tour: Tour, symmetric: bool) -> None:
-    """Recomputes `position` and `turn` after the nodes have changed."""
+    """Recomputes `position` and `extra` after the nodes have changed."""
     for i in range(tour.position.size):
         u, v = tour.nodes[i], tour.nodes[i + 1]
         tour.position[u] = i
         if not symmetric:
-            tour.turn[i + 1] = tour.turn[i] + d[v, u] - d[u, v]
+            tour.extra[i + 1] = tour.extra[i] + d[v, u] - d[u, v]
 
 
 @compiled
@@ -297,15 +283,15 @@ def _reverse(nodes: Ints, i: int, j: int) -> None:
 
 @compiled
 def _reversal(d: Floats, tour: Tour, symmetric: bool, i: int, j: int) -> int:
-    """What to reverse: 1 for the positions i..j (0 < i < j), 2 for all others, 0 for nothing."""
-    nodes, _, turn = tour
+    """Reversal that helps: 1 of the positions i..j (0 < i < j), 2 of all others, 0: none."""
+    nodes = tour.nodes
     a, b, c, e = nodes[i - 1], nodes[i], nodes[j], nodes[j + 1]
-    removed, extra = d[a, b] + d[c, e], turn[j] - turn[i]
+    removed, extra = d[a, b] + d[c, e], tour.extra[j] - tour.extra[i]
     if removed - d[a, c] - d[b, e] - extra > MIN_GAIN * (abs(removed) + abs(extra)):
         return 1
-    if symmetric:  # reversing the rest gives the same cycle, walked the other way round
+    if symmetric:  # reversing all others gives the same cycle in the other direction
         return 0
-    extra = turn[-1] - (turn[j + 1] - turn[i - 1])
+    extra = tour.extra[-1] - (tour.extra[j + 1] - tour.extra[i - 1])
     if removed - d[c, a] - d[e, b] - extra > MIN_GAIN * (abs(removed) + abs(extra)):
         return 2
     return 0
@@ -321,7 +307,7 @@ def _apply_reversal(d: Floats, tour: Tour, symmetric: bool, i: int, j: int, kind
 
 @compiled
 def _two_opt(d: Floats, neighbors: Ints, tour: Tour, symmetric: bool, budget: int) -> int:
-    """Tries every reversal once, applies those that help, returns how many did."""
+    """Tries every reversal once, applies those that help, and returns their number."""
     position = tour.position
     size, used = position.size, 0
     if neighbors.shape[1] == 0:
@@ -341,7 +327,7 @@ def _two_opt(d: Floats, neighbors: Ints, tour: Tour, symmetric: bool, budget: in
             for shift in range(2):
                 i = min(position[u], position[v]) + 1 - shift
                 j = max(position[u], position[v]) - shift
-                if i == 0:  # the first position stays put: name the other side of the cycle
+                if i == 0:  # the first position is fixed: reverse the other side of the cycle
                     i, j = j + 1, size - 1
                 kind = _reversal(d, tour, symmetric, i, j) if 0 < i < j else 0
                 if kind:
@@ -366,10 +352,10 @@ def _insertion(
 @compiled
 def _best_gap(d: Floats, neighbors: Ints, tour: Tour, i: int, length: int) -> tuple[int, bool]:
     """Best new place of the positions i..i+length-1 (i > 0), or -1, and whether to reverse them."""
-    nodes, position, turn = tour
+    nodes, position = tour.nodes, tour.position
     before, after = nodes[i - 1], nodes[i + length]
     head, tail = nodes[i], nodes[i + length - 1]
-    extra = turn[i + length - 1] - turn[i]
+    extra = tour.extra[i + length - 1] - tour.extra[i]
     removed = d[before, head] + d[tail, after]
     best = removed - d[before, after] - MIN_GAIN * (abs(removed) + abs(extra))
     place, flip = -1, False
@@ -392,7 +378,7 @@ def _best_gap(d: Floats, neighbors: Ints, tour: Tour, i: int, length: int) -> tu
 
 @compiled
 def _or_opt(d: Floats, neighbors: Ints, tour: Tour, symmetric: bool, budget: int) -> int:
-    """Moves every segment of up to three nodes to its best place, returns how many moved."""
+    """Moves each segment of up to three nodes to its best place; returns the number of moves."""
     nodes, size, used = tour.nodes, tour.position.size, 0
     for length in range(1, min(3, size - 2) + 1):
         for node in range(size):
