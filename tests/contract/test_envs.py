@@ -1,4 +1,4 @@
-"""What holds for every environment of the registry, and rewards against independent NumPy code."""
+"""Guarantees of every environment of the registry, and rewards against independent NumPy code."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import torch
 
-from hypothesis import given, reject
+from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -41,7 +41,7 @@ SIZE = 6
 
 @pytest.mark.parametrize("name", NAMES)
 def test_environment_keeps_the_contract(name: str):
-    """`check_env` finds nothing to complain about."""
+    """`check_env` finds no violation."""
     check_env(make_sized_env(name, SIZE))
 
 
@@ -73,7 +73,7 @@ def test_local_search_keeps_the_contract(name: str):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_name_is_the_registered_one(name: str):
-    """The class knows the name under which it is found, and says it in its text form."""
+    """Classes have the names under which they are registered, also in their text forms."""
     env = make_sized_env(name, SIZE)
     assert env.name == name
     assert type(env).__name__ in repr(env)
@@ -105,13 +105,14 @@ NUMPY_REWARDS = {"tsp": tsp_reward, "cvrp": cvrp_reward}
 
 
 @pytest.mark.parametrize("name", constructive_names())
+@settings(max_examples=10)
 @given(
     size=st.integers(min_value=1, max_value=9),
     batch=st.lists(st.integers(min_value=1, max_value=3), max_size=2),
     seed=st.integers(min_value=0, max_value=2**32),
 )
 def test_random_rollouts(name: str, size: int, batch: list[int], seed: int):
-    """They end, are valid, and earn what independent code says they do."""
+    """Random episodes end and are valid; independent code computes the same rewards."""
     try:
         env = make_sized_env(name, size)
     except ConfigError:
@@ -125,9 +126,9 @@ def test_random_rollouts(name: str, size: int, batch: list[int], seed: int):
     if name not in NUMPY_REWARDS:
         return
     instances, actions = episode.instances.reshape(-1), episode.actions
-    for b, own in enumerate(actions.reshape(-1, actions.shape[-1]).numpy()):
+    for b, solution in enumerate(actions.reshape(-1, actions.shape[-1]).numpy()):
         instance = {key: value.numpy() for key, value in instances[b].items()}
-        expected = NUMPY_REWARDS[name](instance, own)
+        expected = NUMPY_REWARDS[name](instance, solution)
         assert float(reward.flatten()[b]) == pytest.approx(expected, rel=1e-5, abs=1e-5)
 
 
@@ -202,7 +203,7 @@ def test_state_table_reader():
 
 @pytest.mark.parametrize("name", NAMES)
 def test_docstring_has_all_sections(name: str):
-    """A reader finds the same sections for every problem."""
+    """Every problem documents the same sections."""
     text = inspect.cleandoc(ENVS[name].__doc__ or "")
     for section in ("State:", "Constraints:", "Finish condition:", "Reward:"):
         assert re.search(rf"^{section}$", text, re.MULTILINE), section
@@ -211,11 +212,11 @@ def test_docstring_has_all_sections(name: str):
 # ---------------------------------------------------------------- folders
 
 
-#: Problems of this package; those of others come by entry points and may be laid out differently.
-OWN = [name for name in NAMES if ENVS.source(name) is not None]
+#: Problems of this package; plug-ins may have other files.
+BUILT_IN = [name for name in NAMES if ENVS.source(name) is not None]
 
 
-@pytest.mark.parametrize("name", OWN)
+@pytest.mark.parametrize("name", BUILT_IN)
 def test_folder_has_the_same_files(name: str):
     """Dynamics, instances, facts and, if there is one, the rendering each have their file."""
     folder = Path(importlib.import_module(ENVS.location(name)).__file__).parent
@@ -225,7 +226,7 @@ def test_folder_has_the_same_files(name: str):
         assert (folder / file).is_file(), file
 
 
-@pytest.mark.parametrize("name", OWN)
+@pytest.mark.parametrize("name", BUILT_IN)
 def test_classes_are_importable(name: str):
     """Environment and generator come from `rl4co.envs`, from their area and from their folder."""
     env_cls = ENVS[name]
@@ -240,7 +241,7 @@ def test_classes_are_importable(name: str):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_environment_can_be_copied_and_pickled(name: str):
-    """Workers and checkpoints get an environment that goes on with the same random stream."""
+    """Copies continue the random stream of the environment."""
     env = make_sized_env(name, SIZE, seed=11)
     env.generate(2)
     copies = [copy.deepcopy(env), pickle.loads(pickle.dumps(env))]

@@ -44,7 +44,7 @@ def write(name: str, fields: dict[str, Any]) -> str:
 
 
 def error_text(command: Commands, *arguments: str) -> str:
-    """The one line on stderr of a command that gives nothing else."""
+    """The only line that a failing command prints, on stderr."""
     result = command("solve", *arguments)
     assert result.code == 2 and result.stdout == "", result
     assert result.stderr.count("\n") == 1
@@ -67,44 +67,38 @@ def test_limits_and_reasons(command: Commands):
     found = {Path(r["file"]).name: r for r in result.json["results"]}
     errors = {name: r["error"]["message"] for name, r in found.items() if "error" in r}
     assert (found["one.json"]["vehicles"], found["one.json"]["max_vehicles"]) == (1, 1)
-    assert errors["three.json"].startswith(
-        "three.json: expected routes of at most 1 vehicle, got a proof that there are none: "
-    )
-    assert errors["scarce.json"] == (
-        "scarce.json: expected routes of at most 2 vehicles, got a proof that there are none: "
-        "customer Schmidt (demand 6), customer Meier (demand 6) and customer Huber (demand 6), "
-        "with a total demand of 18, cannot all be served by 2 vehicles within a capacity of 10; "
-        "there are some with 3 vehicles (--vehicles 3), with a capacity of 12 (2 more) or without "
-        "customer Schmidt"
-    )
-    assert errors["hurry.json"] == (
-        "hurry.json: expected routes of at most 2 vehicles, got a proof that there are none: "
-        "customer Schmidt (60 to 70), customer Meier (60 to 75) and customer Huber (60 to 65) "
-        "cannot all be served by 2 vehicles within their time windows; there are some with 3 "
-        "vehicles (--vehicles 3), with a time window of customer Meier that ends at 100 (25 later) "
-        "or without customer Schmidt"
-    )
-    assert errors["heavy.csv"] == (
-        "heavy.csv: expected customers that a vehicle can serve, got customer Schmidt: demand 12 "
-        "above the capacity 10 of every vehicle; correct the data"
-    )
+    #: File → what its message names: limits, customers, what would help.
+    named = {
+        "three.json": ("1 vehicle",),
+        "scarce.json": (
+            "Schmidt (demand 6)",
+            "Meier",
+            "Huber",
+            "18",
+            "--vehicles 3",
+            "12 (2 more)",
+        ),
+        "hurry.json": ("Schmidt (60 to 70)", "Meier", "Huber", "--vehicles 3", "100 (25 later)"),
+        "heavy.csv": ("Schmidt", "demand 12", "capacity 10"),
+    }
+    assert set(errors) == set(named)
+    for name, words in named.items():
+        assert errors[name].startswith(f"{name}: ")
+        assert all(word in errors[name] for word in words), errors[name]
     assert "a new best solution, unless" in found["odd.vrp"]["remarks"][0]
     # 3 + 4 + 5, twice 4 and twice 8 (8.25 rounded).
-    warning = "warning: odd.sol: expected the cost of its routes, 36, got 40; "
-    assert result.stderr.startswith(warning) and result.stderr.count("\n") == 1
+    assert result.stderr.startswith("warning: odd.sol: ") and result.stderr.count("\n") == 1
+    assert "36" in result.stderr and "40" in result.stderr
 
 
-def test_what_cannot_limit_vehicles_is_counted(command: Commands):
-    """Its answer is rejected, with solvers that can."""
+def test_solvers_without_a_vehicle_limit(command: Commands):
+    """Too many routes raise an error that names solvers with a limit."""
     # Two full vehicles, if one takes 3 and 2: whoever begins with 2 and 2 needs a third.
     points = [[0, 0], [1, 0], [1.1, 0], [5, 0], [5, 1]]
     fields = {"coordinates": points, "demand": [0, 2, 2, 3, 3], "capacity": 5, "vehicles": 2}
     file = write("packed.json", fields)
-    message = (
-        "packed.json: expected routes of at most 2 vehicles, got 3 by nearest_neighbor; there are "
-        "some: use --solver pyvrp, ortools or insertion, which can limit vehicles\n"
-    )
-    assert error_text(command, file, "--solver", "nearest_neighbor", *TIME) == message
+    text = error_text(command, file, "--solver", "nearest_neighbor", *TIME)
+    assert "packed.json" in text and "insertion" in text
     held = command("solve", file, "--solver", "insertion")
     assert held.code == 0 and "2 of at most 2" in held.stdout
 
@@ -131,7 +125,7 @@ def test_a_time_limit_is_for_the_reason_as_well(command: Commands):
     assert "customer Schmidt (demand 6), customer Meier (demand 6) and" in at_once.error
 
 
-def test_numbers_that_limit_nothing_say_so(command: Commands):
+def test_numbers_that_are_no_limits(command: Commands):
     """CVRPLIB's names and Solomon's fleets; the option makes a limit of them."""
     Path("tiny.vrp").write_text(VRP.replace("NAME : tiny", "NAME : tiny-n5-k1"))
     Path("solomon.txt").write_text(SOLOMON)
@@ -156,7 +150,7 @@ def test_numbers_that_limit_nothing_say_so(command: Commands):
 
 
 def test_a_gap_below_zero_has_a_remark(command: Commands):
-    """But not where the best-known value is the same up to the digits that it has."""
+    """A cost below the best-known value has a remark, unless both are equal up to rounding."""
     Path("tiny.vrp").write_text(VRP)
     search = ("--solver", "local_search", "--best-known")
     result = command("solve", "tiny.vrp", *search, "33")

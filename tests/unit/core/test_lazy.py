@@ -50,7 +50,7 @@ def test_exported_names_of_sub_packages(package: str):
 def test_name_in_two_sub_packages_is_rejected(package: str, tmp_path: Path):
     """Otherwise the order of folders would decide."""
     (tmp_path / package / "two" / "__init__.py").write_text("__all__ = ['First']\n")
-    with pytest.raises(RegistryError, match=r"'First' in one sub-package .* rename one of them"):
+    with pytest.raises(RegistryError, match="'First'"):
         exported_names(package)
 
 

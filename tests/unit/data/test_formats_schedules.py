@@ -139,7 +139,7 @@ def test_several_instances_in_one_file(tmp_path: Path):
     table = written(tmp_path, "instance,lb,ub\ntai_1,12,12\ntai_2,,28\n", "bks.csv")
     shops = read_instances(path, best_known=table)
     assert [(shop.best_known, shop.lower_bound) for shop in shops] == [(12, 12), (28, 20)]
-    with pytest.raises(ConfigError, match=r"best-known values of the 2 instances in .*, got 12"):
+    with pytest.raises(ConfigError, match=r"best-known.*2 instances.*12"):
         read_instances(path, best_known=12)
 
 

@@ -79,7 +79,7 @@ def test_machines_from(tmp_path: Path):
     assert read_fjs(path, machines_from=0).jobs == (({1: 5},),)
     with pytest.raises(FileFormatError, match="0 and 3"):
         read_fjs(written(tmp_path, "1 3\n1 2 0 5 3 4\n"))
-    with pytest.raises(FileFormatError, match="job 0, operation 0: expected machines from 1 to 3"):
+    with pytest.raises(FileFormatError, match=r"job 0, operation 0: .*machines"):
         read_fjs(written(tmp_path, "1 3\n1 1 0 5\n"), machines_from=1)
 
 
@@ -141,7 +141,7 @@ def test_operations_that_take_no_time(tmp_path: Path):
         batch_instances([ShopInstance("x", 1, (({0: 0},),))])
     with pytest.raises(FileFormatError, match=r"line 2, job 0, operation 0: .*0 on some machines"):
         read_fjs(written(tmp_path, FJS.replace("1 4 3 5", "1 4 3 0")))
-    with pytest.warns(UserWarning, match="flex.fjs, job 0, operation 1: expected a processing"):
+    with pytest.warns(UserWarning, match=r"flex.fjs, job 0, operation 1: .*processing"):
         read_fjs(written(tmp_path, FJS.replace("1 2 7", "1 2 0"), "flex.fjs"))
     lines = TAILLARD.replace(" 5 3 4", " 0 3 0")
     with pytest.warns(UserWarning, match=r"job 0, operation 0 \(and 1 more\)"):
@@ -284,7 +284,7 @@ def test_lines_of_flexible_job_shops_that_end_anywhere(text: str, tmp_path: Path
 def test_a_missing_number_of_the_first_job_is_one_of_its_format(tmp_path: Path):
     """The other lines tell the standard format from the FJS format."""
     text = "3 3\n2 5 0 3 1\n1 2 2 6 0 1\n0 1 1 1 2 1\n"
-    with pytest.raises(FileFormatError, match="line 2, job 0, operation 2: expected processing"):
+    with pytest.raises(FileFormatError, match=r"line 2, job 0, operation 2: .*processing"):
         read_instance(written(tmp_path, text, "short.jsp"))
 
 
