@@ -196,5 +196,5 @@ LAYOUTS: Registry[Any] = Registry("file layout", ("rl4co.data.layouts",), "rl4co
 FORMULATIONS: Registry[Any] = Registry(
     "formulation", ("rl4co.solvers.formulations",), "rl4co.formulations"
 )
-#: Decoding strategies of others; those of the library are a table of their own.
-DECODING: Registry[Any] = Registry("decode type", (), "rl4co.decoding")
+#: Searches and third-party decoding strategies; the basic ones are a table in `strategies.py`.
+DECODING: Registry[Any] = Registry("decode type", ("rl4co.decoding.searches",), "rl4co.decoding")

@@ -1,3 +1,1 @@
 """From logits to actions: filters, strategies, the decode loop, replay of all steps at once."""
-
-from rl4co.decoding import sgbs as sgbs  # registers its decode type

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 import rl4co
 
 from rl4co.cli import app
-from rl4co.core.registry import EMBEDDINGS, ENVS, MODELS, SOLVERS
+from rl4co.core.registry import DECODING, EMBEDDINGS, ENVS, MODELS, SOLVERS
 from rl4co.data import load_npz_to_tensordict
 from rl4co.decoding.strategies import _STRATEGIES
 from rl4co.envs import get_env
@@ -103,7 +103,7 @@ def test_lists_agree_with_the_registries():
         "embeddings": set(EMBEDDINGS.names()),
         "solvers": set(SOLVERS.names()),
         "baselines": set(BASELINES),
-        "decoding": set(_STRATEGIES),
+        "decoding": {*_STRATEGIES, *DECODING.names()},
         "methods": set(method_names()),
         "kernels": {"pointer"},
     }

@@ -40,7 +40,7 @@ def check_policy_reads_states(policy: nn.Module, env: RL4COEnvBase) -> None:
     rng = derive_generator("policy check")
     with forked_rng(rng), evaluating(policy), torch.no_grad():
         td = env.reset(env.generator(1, rng=rng).to(env.device)).to(device)
-        if td["action_mask"].shape[-1] > _MAX_ACTIONS:
+        if "action_mask" not in td.keys() or td["action_mask"].shape[-1] > _MAX_ACTIONS:
             return
         try:
             policy(td, env, phase="test", decode_type="greedy", calc_reward=False, num_steps=1)

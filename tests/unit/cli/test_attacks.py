@@ -329,6 +329,6 @@ def test_models_of_plugins(command: Commands, tmp_path: Path):
     assert made.code == 0, made
     score = ["eval", "plugin", "--size", "2", "--num-loc", "5", "--json"]
     rejected = command(*score)
-    assert rejected.code == 2 and "'PluginPolicy'" in rejected.error
+    assert rejected.code == 2 and "PluginPolicy" in rejected.error
     allowed = command.python(f"{installed}from rl4co.cli import app; app({score})")
     assert allowed.code == 0 and allowed.json["instances"] == 2, allowed

@@ -276,7 +276,7 @@ def test_bad_files(here: Path, text: str, message: str):
         (["tiny.vrp", "--max-runtime", "-3"], "positive number of seconds, got -3"),
         (["tiny.vrp", "--polish", "0", *NEAREST], "positive number of seconds, got 0"),
         (["tiny.vrp", "--polish-solver", "lkh"], "--polish SECONDS"),
-        (["tiny.vrp", "--polish", "1", "--polish-solver", "insertion", *NEAREST], "begins anew"),
+        (["tiny.vrp", "--polish", "1", "--polish-solver", "insertion", *NEAREST], "insertion"),
         (["tiny.vrp", "--procs", "0", *NEAREST], "num_procs"),
         (["tiny.vrp", "--method", "greedy"], "--model with --method"),
         (["tiny.vrp", "--top-k", "3"], "--model with --top-k"),

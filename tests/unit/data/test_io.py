@@ -162,7 +162,7 @@ def test_full_disk(instances: TensorDict, tmp_path: Path, monkeypatch: pytest.Mo
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(os, "fsync", fail)
-    with pytest.raises(WriteError, match=r"data\.npz, got: .*; make room$") as caught:
+    with pytest.raises(WriteError, match=r"data\.npz, got: .*; free disk space$") as caught:
         save_tensordict_to_npz(instances[:1], path)
     assert caught.value.errno == errno.ENOSPC
     assert path.read_bytes() == before

@@ -11,7 +11,7 @@ from tensordict import TensorDict
 
 from rl4co.core.errors import ConfigError
 from rl4co.decoding.rollout import DecodingTask, expand_solutions
-from rl4co.decoding.sgbs import SimulationGuidedBeamSearch
+from rl4co.decoding.searches.sgbs import SimulationGuidedBeamSearch
 from rl4co.envs import CVRPEnv, JSSPEnv, TSPEnv
 from rl4co.models import L2DPolicy
 

@@ -208,7 +208,7 @@ def test_custom_generators():
         ({"min_decaps": 0}, "min_decaps to be an integer from 1 to 20"),
         ({"max_decaps": 0}, "max_decaps to be an integer >= 1"),
         ({"max_decaps": 2.5}, "max_decaps to be an integer >= 1"),
-        ({"grid_size": 2.5}, "rows of a grid to be an integer"),
+        ({"grid_size": 2.5}, "rows to be an integer"),
         ({"grid_size": [2, 3, 4]}, "expected rows and columns"),
         ({"min_loc": 1.0}, "min_loc < max_loc"),
     ],
