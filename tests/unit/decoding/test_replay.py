@@ -211,7 +211,10 @@ def test_training_builds_one_graph_for_all_steps(instances, make_policy):
     calls = record_calls(policy)
     out = policy(td, env, decode_type="multistart_sampling", num_starts=3)
     steps = out["actions"].shape[-1]
-    assert calls == [(False, 3)] * (steps - 1) + [(True, 3 * (steps - 1))]
+    # With kernels off the loop may take steps after the end, which are dropped.
+    assert set(calls[:-1]) == {(False, 3)}
+    assert len(calls[:-1]) >= steps - 1
+    assert calls[-1] == (True, 3 * (steps - 1))
 
 
 @pytest.mark.parametrize("decoding", ["sampling", "samples", "multistart", "top-k"])
