@@ -23,7 +23,19 @@ from types import ModuleType
 from typing import Any
 
 from rl4co.compat.table import GONE, MISSING, MOVED
-from rl4co.core.errors import NoCounterpartError
+from rl4co.core.errors import RL4COError
+
+
+class NoCounterpartError(RL4COError, ImportError):
+    """A module or name of the published package that has no counterpart here.
+
+    Args:
+        name: Dotted name of what was imported.
+        reason: Why it is not there, and what to use.
+    """
+
+    def __init__(self, name: str, reason: str) -> None:
+        super().__init__(f"expected {name}, got no counterpart of it: {reason}", name=name)
 
 
 @functools.cache

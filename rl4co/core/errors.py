@@ -145,18 +145,6 @@ class MissingDependencyError(RL4COError, ImportError):
         super().__init__(f"{package} is not installed; run: pip install '{target}'")
 
 
-class NoCounterpartError(RL4COError, ImportError):
-    """A module or name of the published package that has no counterpart here.
-
-    Args:
-        name: Dotted name of what was imported.
-        reason: Why it is not there, and what to use.
-    """
-
-    def __init__(self, name: str, reason: str) -> None:
-        super().__init__(f"expected {name}, got no counterpart of it: {reason}", name=name)
-
-
 def format_indices(indices: Sequence[int], limit: int = 8) -> str:
     """Indices as text, cut after `limit` entries."""
     shown = ", ".join(str(i) for i in indices[:limit])

@@ -265,13 +265,14 @@ class EndOfEpisode:
         Raises:
             InvalidActionError: If the last step was taken and some solution is not complete.
         """
+        if self.fewest < self.most and step >= self.fewest:
+            self._done_since_look.append(state["done"])
         if step >= self.most:
             if self.task.num_steps is None:
                 require_finished(self.task.env, state, self.most)
             return True
         if step < self.fewest or self.fewest == self.most:
             return False
-        self._done_since_look.append(state["done"])
         if step < self._next_look and kernels.waits_for_device(state["done"]):
             return False
         if all_finished(self.task.env, state):

@@ -429,12 +429,12 @@ def _check_settings(
     cls: type[DecodingStrategy], decode_type: DecodeType, settings: Iterable[str]
 ) -> None:
     """Raises for a setting that is neither a field nor an argument of the constructor."""
-    known = _field_names(cls) | _constructor_arguments(cls)
+    names = _field_names(cls) | _constructor_arguments(cls)
     for key in settings:
-        if key not in known:
+        if key not in names:
             name = decode_type if isinstance(decode_type, str) else cls.__name__
             raise UnknownNameError(
-                f"setting of decode type {name!r}", key, known, hint("decoding setting", key)
+                f"setting of decode type {name!r}", key, names, hint("decoding setting", key)
             )
 
 

@@ -142,11 +142,11 @@ def table_of_runs(
         runs: The runs.
         metrics: Names of metrics; None: :data:`DEFAULT_METRICS`.
     """
-    known = {name for run in runs for name in run.curves}
+    curves = {name for run in runs for name in run.curves}
     for name in metrics or ():
-        if name not in known:
-            raise UnknownNameError("metric", name, known)
-    shown = [name for name in metrics or DEFAULT_METRICS if name in known]
+        if name not in curves:
+            raise UnknownNameError("metric", name, curves)
+    shown = [name for name in metrics or DEFAULT_METRICS if name in curves]
     records = []
     for run in runs:
         record: dict[str, str | int | float | None] = {"run": run.name}

@@ -236,8 +236,8 @@ class _ImprovementEvaluator:
                 f"{type(policy).__name__}"
             )
         decoding = ("decode_type", "temperature", "top_k", "top_p", "tanh_clipping")
-        known = (*_arguments(improve), *decoding, "copies")
-        _require_known(options, known, "option of the evaluation method 'improve'")
+        accepted = (*_arguments(improve), *decoding, "copies")
+        _require_known(options, accepted, "option of the evaluation method 'improve'")
         self.env, self.policy, self.options, self.seed = env, policy, dict(options), seed
         self.copies = self.options.pop("copies", 1)
 

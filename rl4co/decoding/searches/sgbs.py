@@ -206,10 +206,10 @@ class _Search:
         index = reward.argmax(1, keepdim=True)  # [B, 1]
         score = reward.gather(1, index)
         state = {key: follow_parents(value, index) for key, value in state.items()}
-        found = _Solutions(
+        best_now = _Solutions(
             score, follow_parents(actions, index), follow_parents(log_probs, index), state
         )
-        self.best = found if self.best is None else self.best.improved_by(found)
+        self.best = best_now if self.best is None else self.best.improved_by(best_now)
         return reward
 
     def _complete(self, state: State, num_taken: int) -> Rollout | None:

@@ -54,7 +54,7 @@ def load_original_weights(
     original = read_pomo(source, "POMO")
     policy = AttentionModelPolicy(env_name=problem, num_heads=num_heads, **pomo_sizes(original))
     converted = convert_encoder(original) | convert_decoder(original)
-    if problem == "tsp":
+    if "encoder.embedding.weight" in original:  # nodes of one kind, without a depot
         converted |= convert_linear(original, "encoder.embedding", _INIT)
         first, last = (original[f"decoder.Wq_{name}.weight"] for name in ("first", "last"))
         converted[f"{CONTEXT}.project_context.weight"] = torch.cat([first, last], 1)

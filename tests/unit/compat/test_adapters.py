@@ -8,7 +8,8 @@ import torch
 
 from torch.utils.data import DataLoader
 
-from rl4co.core.errors import ConfigError, NoCounterpartError, UnknownNameError, UnsupportedError
+from rl4co.compat.finder import NoCounterpartError
+from rl4co.core.errors import ConfigError, UnknownNameError, UnsupportedError
 from rl4co.data.utils import check_extension, load_solomon_instance, load_solomon_solution
 from rl4co.envs import CVRPEnv, FJSPEnv, JSSPEnv, MTVRPEnv, TSPEnv, TSPGenerator
 from rl4co.envs.common.distribution_utils import Cluster, Gaussian_Mixture, Mix_Distribution

@@ -12,9 +12,8 @@ from pathlib import Path
 import pytest
 
 from rl4co.compat import where
-from rl4co.compat.finder import homes, reason
+from rl4co.compat.finder import NoCounterpartError, homes, reason
 from rl4co.compat.table import GONE, MISSING, MOVED
-from rl4co.core.errors import NoCounterpartError
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 LINES = (Path(__file__).parent / "names.txt").read_text(encoding="utf-8").splitlines()

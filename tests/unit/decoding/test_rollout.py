@@ -307,6 +307,22 @@ def test_rare_looks_at_done_change_nothing(make_env, make_policy):
         torch.testing.assert_close(every["log_likelihood"], rare["log_likelihood"])
 
 
+@pytest.mark.parametrize("slack", range(8))
+def test_steps_after_the_end_are_dropped_at_the_limit(slack):
+    """Also where the limit ends the loop before the next look at `done`."""
+    env = CVRPEnv(generator_params={"num_loc": 20}, seed=1)
+    state = solutions_of(env.reset(batch_size=4), 3)
+    expected = decode(env, state, lambda state: state["action_mask"].float(), Greedy()).actions
+    with kernels.disabled():
+        task = DecodingTask(
+            env,
+            state,
+            lambda state: state["action_mask"].float(),
+            max_steps=expected.shape[-1] + slack,
+        )
+        assert torch.equal(Greedy().run(task).actions, expected)
+
+
 class DeadEnd(CVRPEnv):
     """After `since` steps, instances with a marked first customer allow nothing at all."""
 
