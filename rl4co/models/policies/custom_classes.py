@@ -22,7 +22,8 @@ from rl4co.envs.generator import Generator
 AllowedClasses = Iterable[str | type]
 #: Key of the class in the description of a part of a model.
 CLASS_KEY = "__class__"
-_LIBRARY = "rl4co."
+#: Packages whose modules a file may name: importing them defines classes and runs nothing else.
+_LIBRARY = ("rl4co.models.", "rl4co.envs.")
 
 
 def class_path(cls: type) -> str:

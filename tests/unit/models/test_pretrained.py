@@ -9,6 +9,7 @@ import pickle
 import re
 import resource
 import stat
+import sys
 
 from pathlib import Path
 
@@ -25,8 +26,9 @@ from rl4co.core.errors import (
     UnknownNameError,
     WriteError,
 )
-from rl4co.envs import CVRPEnv, TSPEnv
+from rl4co.envs import CVRPEnv, TSPEnv, TSPGenerator
 from rl4co.models import AttentionModelPolicy, AutoregressiveEncoder, load_pretrained
+from rl4co.models.policies.custom_classes import library_class
 from rl4co.models.policies.pretrained import CONFIG_FILE, WEIGHTS_FILE
 
 TINY = {"embed_dim": 16, "num_heads": 2, "feedforward_hidden": 16, "num_encoder_layers": 1}
@@ -463,3 +465,12 @@ def test_code_in_a_file_is_not_run(file, form, folder, tmp_path):
     with pytest.raises(FileFormatError):
         load_pretrained(folder)
     assert not trap.exists()
+
+
+def test_files_import_networks_and_generators_alone():
+    """A path to another module of the library, the command line say, is not imported."""
+    assert library_class("rl4co.models.nn.transformer.FeedForward") is None  # records no arguments
+    assert library_class("rl4co.envs.routing.tsp.generator.TSPGenerator") is TSPGenerator
+    module = "rl4co.cli.__main__"
+    assert library_class(f"{module}.main") is None
+    assert module not in sys.modules
