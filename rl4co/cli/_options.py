@@ -39,6 +39,14 @@ Imports = Annotated[
         help="Module to import first, for what it registers (environments, decoding strategies).",
     ),
 ]
+AllowClasses = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--allow-class",
+        metavar="MODULE.CLASS",
+        help="Custom class of a folder written by save_pretrained; its code is imported.",
+    ),
+]
 BatchSize = Annotated[int | None, typer.Option(help="Default: chosen automatically.")]
 Samples = Annotated[int, typer.Option(help="Solutions per instance of sampling.")]
 NumAugment = Annotated[int, typer.Option(help="Copies of an instance.")]
@@ -70,11 +78,16 @@ def key_values(flag: str, entries: list[str] | None) -> dict[str, Any]:
     return {str(key): value for key, value in values.items()}
 
 
+def search_working_folder(names: list[str] | None) -> list[str]:
+    """Names of `--import` or `--allow-class`; if any, the working folder is searched as well."""
+    if names and str(Path.cwd()) not in sys.path:
+        sys.path.insert(0, str(Path.cwd()))
+    return names or []
+
+
 def import_modules(names: list[str] | None) -> None:
-    """Imports modules for what they register; the working folder is searched as well."""
-    for name in names or ():
-        if str(Path.cwd()) not in sys.path:
-            sys.path.insert(0, str(Path.cwd()))
+    """Imports modules for what they register."""
+    for name in search_working_folder(names):
         try:
             importlib.import_module(name)
         except ModuleNotFoundError as error:

@@ -11,7 +11,7 @@ from rl4co.core.errors import ConfigError, UnknownNameError
 from rl4co.tasks.methods import METHODS, SEARCHES
 
 if TYPE_CHECKING:
-    from rl4co.tasks.solve import Approach, BySolver
+    from rl4co.tasks.solve import Approach, ByModel, BySolver
 
 
 class TimeSplit(NamedTuple):
@@ -56,6 +56,7 @@ class SolveMethod:
     improving: dict[str, Any]
     seed: int | None
     lkh: dict[str, Any]  # options of this solver
+    allow_classes: list[str]
 
     def check(self) -> None:
         """Raises for options that exclude each other or would have no effect."""
@@ -119,11 +120,12 @@ class SolveMethod:
         start = None if all(option is None for option in chosen) else self._first(device)
         settings = {**self.improving, "seed": self.seed, "progress": progress}
         options = _without_none(settings)
-        return ByImprovement.load(options.pop("improve"), start, find_device(device), options)
+        return ByImprovement.load(
+            options.pop("improve"), start, find_device(device), options, self.allow_classes
+        )
 
     def _first(self, device: str) -> Approach:
         """The approach that finds first solutions."""
-        from rl4co.tasks.load import find_device
         from rl4co.tasks.solve import ByFile, ByModel, BySearch
 
         if self.initial is not None:
@@ -135,13 +137,21 @@ class SolveMethod:
                 "max_runtime": self.max_runtime,
                 "seed": self.seed,
             }
-            options = _without_none(settings)
-            return BySearch.load(self.model, self.adapting["search"], find_device(device), options)
+            return self._load(BySearch, self.adapting["search"], device, settings)
         if self.model is not None:
             settings = {**self.decoding, "seed": self.seed}
-            options = _without_none(settings)
-            return ByModel.load(self.model, self.method or "greedy", find_device(device), options)
+            return self._load(ByModel, self.method or "greedy", device, settings)
         return self.by_solver(self.solver, 10.0 if self.max_runtime is None else self.max_runtime)
+
+    def _load(
+        self, kind: type[ByModel], method: str, device: str, settings: dict[str, Any]
+    ) -> Approach:
+        from rl4co.tasks.load import find_device
+
+        assert self.model is not None
+        return kind.load(
+            self.model, method, find_device(device), _without_none(settings), self.allow_classes
+        )
 
     def by_solver(self, solver: str | None, seconds: float) -> BySolver:
         """A solver and its options."""

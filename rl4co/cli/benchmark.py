@@ -11,7 +11,12 @@ import typer
 
 from rl4co.cli._frame import DebugFlag, JsonFlag, app, reports_errors, show, stderr
 from rl4co.cli._interrupts import exit_code
-from rl4co.cli._options import Imports, import_modules
+from rl4co.cli._options import (
+    AllowClasses,
+    Imports,
+    import_modules,
+    search_working_folder,
+)
 from rl4co.core.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -62,6 +67,7 @@ def benchmark(
     ] = False,
     plots: Annotated[bool, typer.Option(help="Whether to draw plots.")] = True,
     imports: Imports = None,
+    allow_class: AllowClasses = None,
     json_output: JsonFlag = False,
     debug: DebugFlag = False,
 ) -> None:
@@ -83,6 +89,7 @@ def benchmark(
             folder,
             num_procs=procs,
             retry_errors=retry_errors,
+            allow_classes=search_working_folder(allow_class),
             progress=False if json_output else None,
         )
     except KeyboardInterrupt as interrupt:

@@ -12,6 +12,7 @@ import typer
 
 from rl4co.cli._frame import DebugFlag, JsonFlag, app, reports_errors, show
 from rl4co.cli._options import (
+    AllowClasses,
     BatchSize,
     BeamWidth,
     Device,
@@ -29,6 +30,7 @@ from rl4co.cli._options import (
     generator_params,
     import_modules,
     key_values,
+    search_working_folder,
 )
 from rl4co.core.errors import ConfigError
 from rl4co.core.registry import ENVS
@@ -62,14 +64,7 @@ def evaluate(
     beam_width: BeamWidth = None,
     option: MethodOptions = None,
     imports: Imports = None,
-    allow_class: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--allow-class",
-            metavar="MODULE.CLASS",
-            help="Custom class of a folder written by save_pretrained; its code is imported.",
-        ),
-    ] = None,
+    allow_class: AllowClasses = None,
     seed: Annotated[int, typer.Option(help="Seed of sampling and random symmetries.")] = 1234,
     solver: Annotated[
         str | None, typer.Option(help="Classical solver to compare with, e.g. lkh.")
@@ -155,9 +150,8 @@ def _load(
     """The policy of a checkpoint or folder, and the environment to evaluate it on."""
     from rl4co.tasks.load import find_device, load_policy
 
-    if allow_class and str(Path.cwd()) not in sys.path:
-        sys.path.insert(0, str(Path.cwd()))
-    policy, saved_env = load_policy(path, find_device(device), allow_class or ())
+    classes = search_working_folder(allow_class)
+    policy, saved_env = load_policy(path, find_device(device), classes)
     params = generator_params(num_loc, param)
     if saved_env is not None and not params and env_name in (None, saved_env.name):
         return policy, saved_env

@@ -14,12 +14,14 @@ import typer
 from rl4co.cli._frame import DebugFlag, JsonFlag, app, reports_errors, warnings_in_lines
 from rl4co.cli._interrupts import catch_interrupts
 from rl4co.cli._options import (
+    AllowClasses,
     BeamWidth,
     Device,
     NumStarts,
     Temperature,
     TopK,
     TopP,
+    search_working_folder,
 )
 from rl4co.cli._outcomes import report
 from rl4co.cli._solve_method import SolveMethod, TimeSplit, read_reference
@@ -112,6 +114,7 @@ def solve(
     ] = None,
     procs: Annotated[int, typer.Option(help="Files solved at the same time.")] = 1,
     device: Device = "auto",
+    allow_class: AllowClasses = None,
     best_known: Annotated[
         str | None,
         typer.Option(
@@ -173,8 +176,9 @@ def solve(
     }
     lkh = {} if lkh_executable is None else {"executable": str(lkh_executable)}
     solve_method = SolveMethod(
-        solver, seconds.first, model, method, initial, decoding, adapting, improving, seed, lkh
-    )
+        solver, seconds.first, model, method, initial, decoding, adapting, improving, seed, lkh,
+        search_working_folder(allow_class),
+    )  # fmt: skip
     solve_method.check()
     if polish_solver is not None and polish is None:
         raise ConfigError("--polish-solver requires --polish SECONDS")

@@ -12,7 +12,7 @@ import math
 import os
 import threading
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
@@ -137,9 +137,10 @@ class ByModel:
         method: str = "greedy",
         device: str = "cpu",
         options: Mapping[str, Any] | None = None,
+        allow_classes: Sequence[str | type] = (),
     ) -> ByModel:
-        """The model of a checkpoint, or of a folder written by `save_pretrained`."""
-        policy, env = load_policy(path, device)
+        """The model of a checkpoint or folder, see :func:`~rl4co.tasks.load.load_policy`."""
+        policy, env = load_policy(path, device, allow_classes)
         env = env or _environment(policy.env_name)
         if is_improvement(env):
             raise UnsupportedError(
@@ -252,11 +253,12 @@ class ByImprovement:
         start: Approach | None = None,
         device: str = "cpu",
         options: Mapping[str, Any] | None = None,
+        allow_classes: Sequence[str | type] = (),
     ) -> ByImprovement:
-        """The model of a checkpoint, or of a folder written by `save_pretrained`."""
+        """The model of a checkpoint or folder, see :func:`~rl4co.tasks.load.load_policy`."""
         from rl4co.models.policies.improvement import ImprovementPolicy
 
-        policy, env = load_policy(path, device)
+        policy, env = load_policy(path, device, allow_classes)
         if not isinstance(policy, ImprovementPolicy):
             raise UnsupportedError(
                 f"expected a model that improves solutions in {path}, got a "

@@ -116,7 +116,7 @@ def not_allowed(path: str, source: object) -> ConfigError:
     """The error for a class that the caller has not allowed."""
     return ConfigError(
         f"expected classes of the library in {source}, got {path}; if you trust its code, load "
-        f"with allow_classes=[{path!r}] (or the class itself)"
+        f"with allow_classes=[{path!r}] (or the class itself), or --allow-class {path}"
     )
 
 

@@ -27,6 +27,7 @@ def run_benchmark(
     *,
     num_procs: int = 1,
     retry_errors: bool = False,
+    allow_classes: Sequence[str | type] = (),
     progress: bool | None = None,
 ) -> Report:
     """Solves what is not stored in the folder yet, and reports on everything.
@@ -41,6 +42,7 @@ def run_benchmark(
         num_procs: Instances that classical solvers solve at the same time. Times mean little if
             there are fewer cores.
         retry_errors: Whether to try again what failed in an earlier run.
+        allow_classes: See :func:`~rl4co.tasks.load.load_policy`.
         progress: Whether to show a progress bar; None: if stderr is a terminal.
     """
     if num_procs < 1:
@@ -48,7 +50,11 @@ def run_benchmark(
     sets = [load_set(source) for source in spec.instances]
     with WorkerPool() as pool, open_store(folder) as store:
         # All of them first: a wrong option is found before hours of work.
-        runners = [each for method in spec.methods for each in make_runners(method, spec, pool)]
+        runners = [
+            each
+            for method in spec.methods
+            for each in make_runners(method, spec, pool, allow_classes)
+        ]
         plan = [
             (runner, batch)
             for runner in runners

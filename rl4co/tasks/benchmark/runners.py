@@ -157,10 +157,12 @@ class ModelRunner(Runner):
 
     Args:
         method: What the specification says.
+        allow_classes: See :func:`~rl4co.tasks.load.load_policy`.
     """
 
-    def __init__(self, method: ModelMethod) -> None:
+    def __init__(self, method: ModelMethod, allow_classes: Sequence[str | type] = ()) -> None:
         super().__init__(method, *_content(Path(method.model)))
+        self.allow_classes = allow_classes
         self.method, self.batch_size = method, method.batch_size
         self._policy: nn.Module | None = None
         self._warm: set[str] = set()
@@ -232,7 +234,8 @@ class ModelRunner(Runner):
 
     def _loaded(self) -> nn.Module:
         if self._policy is None:
-            policy, _ = load_policy(self.method.model, find_device(self.method.device))
+            device = find_device(self.method.device)
+            policy, _ = load_policy(self.method.model, device, self.allow_classes)
             if isinstance(policy, ImprovementPolicy) and self.method.decode != IMPROVE:
                 raise UnsupportedError(
                     f"expected the method 'improve' for {self.method.model}, a "
@@ -243,20 +246,29 @@ class ModelRunner(Runner):
         return self._policy
 
 
-def make_runners(method: Method, spec: BenchmarkSpec, pool: WorkerPool) -> list[Runner]:
+def make_runners(
+    method: Method, spec: BenchmarkSpec, pool: WorkerPool, allow_classes: Sequence[str | type] = ()
+) -> list[Runner]:
     """The runners of a method: one for each seed of the specification, if the method has one."""
     if isinstance(method, ModelMethod):
         has_seed = method.is_random
     else:
         has_seed = "seed" in SOLVERS[method.solver].options
     seeds = spec.seeds if has_seed else ()
-    return [_make_runner(method, seed, spec, pool) for seed in seeds or (None,)]
+    return [_make_runner(method, seed, spec, pool, allow_classes) for seed in seeds or (None,)]
 
 
-def _make_runner(method: Method, seed: int | None, spec: BenchmarkSpec, pool: WorkerPool) -> Runner:
+def _make_runner(
+    method: Method,
+    seed: int | None,
+    spec: BenchmarkSpec,
+    pool: WorkerPool,
+    allow_classes: Sequence[str | type],
+) -> Runner:
     runner: Runner
     if isinstance(method, ModelMethod):
-        runner = ModelRunner(method if seed is None else dataclasses.replace(method, seed=seed))
+        seeded = method if seed is None else dataclasses.replace(method, seed=seed)
+        runner = ModelRunner(seeded, allow_classes)
     else:
         limit = spec.solver_time_limit if method.time_limit is None else method.time_limit
         options = method.options if seed is None else {**method.options, "seed": seed}

@@ -23,6 +23,7 @@ from rl4co.models import AttentionModelPolicy, DeepACOPolicy, NeuOptPolicy
 from rl4co.tasks.benchmark import parse_spec, run_benchmark
 from rl4co.tasks.evaluate import evaluate_policy
 from rl4co.tasks.methods import METHODS, SEARCHES, SPECIAL_METHODS, find_method, method_names
+from tests.unit.instance_texts import TSP
 
 SIZE = {"num_loc": 8}
 
@@ -176,7 +177,10 @@ def test_modules_are_imported_for_what_they_register(
     assert "no_such_module" in run(*arguments, "--import", "no_such_module").output
 
 
-def test_custom_classes_are_evaluated_on_request(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+@pytest.mark.parametrize("command", ["eval", "solve", "benchmark"])
+def test_custom_classes_are_used_on_request(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     """A folder of a policy with a custom class: the error says how to allow it."""
     (tmp_path / "my_policy.py").write_text(
         "from rl4co.models import AttentionModelPolicy\n"
@@ -185,12 +189,17 @@ def test_custom_classes_are_evaluated_on_request(tmp_path: Path, monkeypatch: py
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     cls = importlib.import_module("my_policy").MyPolicy
-    policy = cls(env_name="tsp", embed_dim=16, num_heads=2, num_encoder_layers=1)
-    folder = str(policy.save_pretrained(tmp_path / "model"))
-    arguments = ["eval", folder, "--size", "2", "--num-loc", "8"]
-    result = run(*arguments)
-    assert result.exit_code == 2 and "my_policy.MyPolicy" in result.output.replace("\n", "")
-    result = run(*arguments, "--allow-class", "my_policy.MyPolicy")
+    cls(env_name="tsp", embed_dim=16, num_heads=2, num_encoder_layers=1).save_pretrained("model")
+    Path("long.tsp").write_text(TSP)
+    arguments = {
+        "eval": ["model", "--size", "2", "--num-loc", "8"],
+        "solve": ["long.tsp", "--model", "model"],
+        "benchmark": ["tsp:8:size=2", "-m", "model", "--no-plots"],
+    }[command]
+    result = run(command, *arguments)
+    assert result.exit_code != 0 and "my_policy.MyPolicy" in result.output.replace("\n", "")
+    again = ["--retry-errors"] if command == "benchmark" else []
+    result = run(command, *arguments, *again, "--allow-class", "my_policy.MyPolicy")
     assert result.exit_code == 0, result.output
 
 
