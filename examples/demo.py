@@ -4,7 +4,7 @@
     python examples/demo.py --seconds 30       (for the impatient)
 
 An Attention Model learns by POMO, from nothing but the lengths of its own tours. The results are a
-table on the terminal and two pictures, `demo/tours.png` and `demo/learning_curve.png`.
+table on the terminal and two plots, `demo/tours.png` and `demo/learning_curve.png`.
 """
 
 from __future__ import annotations
@@ -241,7 +241,7 @@ def main() -> None:
     parser.add_argument("--num-loc", type=int, default=20, help="cities per instance")
     parser.add_argument("--instances", type=int, default=256, help="test instances")
     parser.add_argument("--seed", type=int, default=1234, help="seed of the run")
-    parser.add_argument("--out", type=Path, default=Path("demo"), help="folder of the pictures")
+    parser.add_argument("--out", type=Path, default=Path("demo"), help="folder of the plots")
     args = parser.parse_args()
 
     logging.getLogger("lightning.pytorch.utilities.rank_zero").setLevel(logging.WARNING)
@@ -262,7 +262,7 @@ def main() -> None:
     print_table(rows, args.instances, args.num_loc)
     draw_tours(env, test, tours, args.out / "tours.png")
     draw_curve(curve.points, levels, args.out / "learning_curve.png")
-    console.print(f"pictures: {args.out}/tours.png, {args.out}/learning_curve.png", highlight=False)
+    console.print(f"plots: {args.out}/tours.png, {args.out}/learning_curve.png", highlight=False)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Draws one solved instance of five problems side by side: the picture at the top of the README.
+"""Draws one solved instance of five problems side by side: the figure at the top of the README.
 
 python examples/overview.py [--out docs/images/overview.png]
 """
@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 
 from rl4co.envs import get_env
 
-#: Title → environment, arguments of its generator, solver, options of the picture.
+#: Title → environment, arguments of its generator, solver, options of the plot.
 PANELS = {
     "TSP: a tour": ("tsp", {"num_loc": 60}, "local_search", {"numbers": False}),
     "CVRP: routes": ("cvrp", {"num_loc": 50}, "ils", {"numbers": False}),

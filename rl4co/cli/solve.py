@@ -271,7 +271,7 @@ class _Output:
                     "solve one folder after the other"
                 )
         from rl4co.data.formats.write import check_target, require_writable
-        from rl4co.tasks.solve import check_picture, read_instance
+        from rl4co.tasks.solve import check_plot, read_instance
 
         if self.out is not None and len(self.files) == 1:
             instance = read_instance(self.files[0], **reading)
@@ -281,24 +281,24 @@ class _Output:
         elif self.out is not None:
             require_writable(self.out / "solution.sol")
         if self.render is not None:
-            check_picture(self._picture_file(self.render, self.files[0]))
+            check_plot(self._plot_file(self.render, self.files[0]))
 
     def write(self, solved: Solved) -> None:
         """Writes a solution, and its plot."""
         from rl4co.data.formats import write_solution
-        from rl4co.tasks.solve import save_picture
+        from rl4co.tasks.solve import save_plot
 
         if self.out is not None:
             target = self._solution_file(self.out, solved.file, solved.instance)
             _reject_input(target, self.files)
             write_solution(target, solved.instance, solved.solution)
         if self.render is not None:
-            save_picture(solved, self._picture_file(self.render, solved.file))
+            save_plot(solved, self._plot_file(self.render, solved.file))
 
     def _solution_file(self, place: Path, file: Path, instance: Benchmark) -> Path:
         return place / f"{_name(file)}{instance.suffixes[0]}" if _is_folder(place) else place
 
-    def _picture_file(self, place: Path, file: Path) -> Path:
+    def _plot_file(self, place: Path, file: Path) -> Path:
         return place / f"{_name(file)}.png" if _is_folder(place) else place
 
 

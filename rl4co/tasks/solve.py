@@ -44,7 +44,7 @@ from rl4co.tasks.infeasibility.explanation import accept, explained
 from rl4co.tasks.limits import wait
 
 __all__ = [
-    "PICTURES",
+    "PLOT_FORMATS",
     "Answer",
     "Approach",
     "ByFile",
@@ -55,19 +55,19 @@ __all__ = [
     "Failed",
     "Outcome",
     "Solved",
-    "check_picture",
+    "check_plot",
     "describe",
     "environment_of",
     "format_value",
     "list_files",
     "read_instance",
-    "save_picture",
+    "save_plot",
     "solve_file",
     "solve_files",
 ]
 
 #: Formats of plots.
-PICTURES = (".png", ".pdf", ".svg", ".jpg")
+PLOT_FORMATS = (".png", ".pdf", ".svg", ".jpg")
 #: Least seconds of polishing.
 LEAST_TIME = 0.1
 
@@ -326,14 +326,14 @@ def _map_files(
 # ---------------------------------------------------------------- plots
 
 
-def save_picture(solved: Solved, path: str | os.PathLike[str]) -> Path:
+def save_plot(solved: Solved, path: str | os.PathLike[str]) -> Path:
     """Plots a solution, with its value and gap as title.
 
     Args:
         solved: The solution.
         path: File to write, `.png`, `.pdf`, `.svg` or `.jpg`. Folders are created.
     """
-    target = check_picture(path)
+    target = check_plot(path)
     instance, env = solved.instance, environment_of(solved.instance)
     state = env.reset(instance.to_tensordict(normalize=False))
     figure = env.render(state, instance.to_actions(solved.solution), title=describe(solved))
@@ -342,12 +342,12 @@ def save_picture(solved: Solved, path: str | os.PathLike[str]) -> Path:
     return target
 
 
-def check_picture(path: str | os.PathLike[str]) -> Path:
+def check_plot(path: str | os.PathLike[str]) -> Path:
     """Raises unless a plot can be written to a file."""
     target = Path(path)
-    if target.suffix.lower() not in PICTURES:
+    if target.suffix.lower() not in PLOT_FORMATS:
         raise ConfigError(
-            f"expected a picture {', '.join(PICTURES)}, got {target.name!r}; change the suffix"
+            f"expected a plot as {', '.join(PLOT_FORMATS)}, got {target.name!r}; change the suffix"
         )
     require_writable(target)
     return target

@@ -81,7 +81,7 @@ class FLPNeighbors(nn.Module):
         others.diagonal(dim1=-2, dim2=-1).fill_(float("inf"))
         count = max(1, min(self.num_neighbors, size - 1))
         length, index = others.topk(count, dim=-1, largest=False)  # [B, N, K]
-        if size == 1:  # nobody but itself
+        if size == 1:  # only itself
             return Neighbors(index.new_full(index.shape, -1), length.new_zeros(*length.shape, 1))
         return Neighbors(index, length.unsqueeze(-1))
 

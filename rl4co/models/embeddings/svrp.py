@@ -44,9 +44,9 @@ class SVRPContext(ContextEmbedding):
     def features(self, state: Mapping[str, Tensor]) -> Tensor:
         """Skill and cost of the technician as shares of the largest `[B, Q, 2]`."""
         tech = state["current_tech"]  # [B, Q]
-        crew = torch.stack([state["techs"], state["tech_costs"]], -2)  # [B, Q, 2, t]
+        technicians = torch.stack([state["techs"], state["tech_costs"]], -2)  # [B, Q, 2, t]
         index = tech[..., None, None].expand(*tech.shape, 2, 1)
-        return crew.gather(-1, index).squeeze(-1) / crew.amax(-1)  # [B, Q, 2]
+        return technicians.gather(-1, index).squeeze(-1) / technicians.amax(-1)  # [B, Q, 2]
 
 
 @EMBEDDINGS.register("svrp")

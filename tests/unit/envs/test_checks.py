@@ -124,7 +124,7 @@ class MaskIsMemory(TSPEnv):
 
 
 class CountsOnItself(TSPEnv):
-    """Keeps the number of steps on the object; nobody reads it in these episodes."""
+    """Keeps the number of steps on the object, where no rule reads it."""
 
     def _init_state(self, instance):
         self.counted = 0
@@ -607,7 +607,7 @@ class NoNumber(TSPEnv):
     ],
 )
 def test_a_mistake_is_not_described_as_another(env_cls, sentence: str, false: str):
-    """A check that rejects everything blames nobody in particular; NaN equals itself."""
+    """A check that rejects everything names no single cause; NaN equals itself."""
     found = findings(env_cls(generator_params=SMALL))
     assert any(sentence in text for text in found)
     assert not any(false in text for text in found), "\n".join(found)

@@ -186,7 +186,7 @@ def test_rewards_and_schedules_against_plain_python(jobs, stages, machines, seed
 
 @pytest.mark.parametrize("seed", range(4))
 def test_without_waiting_the_clock_of_the_paper_agrees(seed):
-    """Asking at every unit of time makes no difference if nobody ever waits."""
+    """Asking at every unit of time makes no difference if no machine ever waits."""
     env = FFSPEnv(generator_params={"num_stage": 3, "num_machine": 2, "num_job": 6})
 
     def never_wait(td):
@@ -258,7 +258,7 @@ def test_the_rule_of_the_paper_misses_schedules():
 @pytest.mark.parametrize("free_waiting", [False, True])
 @pytest.mark.parametrize("size", [(6, 3, 2), (4, 2, 3), (5, 1, 3), (1, 3, 2), (3, 4, 1)], ids=str)
 def test_waiting_whenever_allowed_ends_within_the_bounds(size, free_waiting):
-    """The mask lets nobody wait for ever, and `step_bounds` knows how long at most."""
+    """The mask lets no machine wait for ever, and `step_bounds` bounds the waiting."""
     jobs, stages, per_stage = size
     params = {"num_stage": stages, "num_machine": per_stage, "num_job": jobs}
     env = FFSPEnv(generator_params=params, free_waiting=free_waiting)

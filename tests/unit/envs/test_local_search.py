@@ -206,7 +206,7 @@ def test_forbidden_arcs_are_avoided() -> None:
         assert tour_length(d[b], result[b]) < 8
 
 
-def test_bad_tours_are_refused() -> None:
+def test_bad_tours_raise() -> None:
     """Wrong shapes, repeated nodes and NaN raise typed errors that name the instance."""
     d, tours = make_distances(10, 3, 6), make_tours(10, 3, 6)
     with pytest.raises(ConfigError, match=r"\[B, N, N\]"):
@@ -433,7 +433,7 @@ def test_max_iterations_bounds_the_route_search() -> None:
     assert (np.diff(np.array(costs), axis=0) < 0).all()
 
 
-def test_bad_routes_are_refused() -> None:
+def test_bad_routes_raise() -> None:
     """Missing and repeated customers, overload, wrong shapes and infinite arcs raise."""
     d, demand, capacity, actions = make_routing(17, 3, 6, True)
     with pytest.raises(ConfigError, match="distances of shape"):

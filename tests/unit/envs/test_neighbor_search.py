@@ -72,7 +72,7 @@ def test_duplicates_are_neighbors_of_each_other_but_not_of_themselves():
 
 
 @pytest.mark.parametrize("count", [-1, 4, 100])
-def test_impossible_numbers_of_neighbors_are_refused(count: int):
+def test_impossible_numbers_of_neighbors_raise(count: int):
     with pytest.raises(ConfigError, match="0 to 3 neighbours"):
         nearest_neighbors(np.zeros((4, 2)), count)
 
@@ -142,7 +142,7 @@ def test_threads_do_not_change_results(random: np.random.Generator):
     assert (improve_tours(points, tours) == improve_tours(points, tours, threads=3)).all()
 
 
-def test_bad_input_is_refused():
+def test_bad_input_raises():
     points, tours = np.zeros((1, 4, 2)), np.arange(4)[None]
     with pytest.raises(ConfigError, match="locs of shape"):
         improve_tours(points[0], tours)
@@ -199,7 +199,7 @@ def test_guide_prefers_heavy_edges():
 
 
 @pytest.mark.parametrize("bad", [np.nan, -1.0, np.inf])
-def test_bad_heatmaps_are_refused(bad: float):
+def test_bad_heatmaps_raise(bad: float):
     with pytest.raises(ConfigError, match="finite weights"):
         guide_from_heatmap(np.full((1, 3, 3), bad))
     with pytest.raises(ConfigError, match="shape"):
@@ -208,7 +208,7 @@ def test_bad_heatmaps_are_refused(bad: float):
 
 @pytest.mark.parametrize("problem", ["tsp", "cvrp"])
 def test_guidance_is_the_same_for_tours_and_routes(problem: str):
-    """A heatmap has its effect, of the right shape only; what needs one is refused without."""
+    """A heatmap takes effect, of the right shape only; options that need one raise without."""
     env = get_env(problem, generator_params={"num_loc": 30}, seed=0)
     td = env.reset(env.generate(2))
     actions, size = env.solve(td, solver="random")[0], td["action_mask"].shape[1]

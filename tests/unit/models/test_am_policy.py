@@ -273,7 +273,7 @@ class MatrixInit(nn.Module):
 
 
 def test_matrix_only_instances():
-    """Refused by the default embedding, solved with one that reads the matrix."""
+    """Rejected by the default embedding, solved with one that reads the matrix."""
     env = TSPEnv()
     td = env.reset(TensorDict({"cost_matrix": torch.rand(3, 5, 5)}, batch_size=3))
     with pytest.raises(UnsupportedError, match="init_embedding that reads the matrix"):

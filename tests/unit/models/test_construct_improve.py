@@ -45,7 +45,7 @@ def make_model(
 
 @pytest.mark.parametrize("problem", PROBLEMS)
 def test_improvement_begins_with_the_best_start(problem: str):
-    """Of all greedy solutions; nobody learns from looking."""
+    """Of all greedy solutions; no parameter changes."""
     model = make_model(problem)
     instances = model.env.generator(3, rng=derive_generator(0))
     state = model.first_state(instances, derive_generator(1))

@@ -237,7 +237,7 @@ class RowMeans(nn.Module):
 
 @pytest.mark.parametrize("has_coordinates", [True, False])
 def test_gains_are_those_of_the_matrix(has_coordinates: bool):
-    """Coordinates beside a matrix mislead nobody, and a custom embedding can do without them."""
+    """Coordinates beside a matrix have no effect, and a custom embedding can do without them."""
     env = make_env("flp")
     rng = torch.Generator().manual_seed(6)
     instances = env.generator(4, rng=rng).select("locs", "to_choose")
@@ -269,12 +269,12 @@ def test_networks_that_do_not_fit_raise():
 def test_missing_package_is_named(network: str, monkeypatch):
     real = builtins.__import__
 
-    def refuse(name, *args, **kwargs):
+    def fail(name, *args, **kwargs):
         if name.startswith("torch_geometric"):
             raise ImportError(name)
         return real(name, *args, **kwargs)
 
-    monkeypatch.setattr(builtins, "__import__", refuse)
+    monkeypatch.setattr(builtins, "__import__", fail)
     with pytest.raises(MissingDependencyError, match=r"pip install 'rl4co\[graph\]'"):
         NETWORKS[network](DIM, num_heads=2)
 

@@ -144,7 +144,7 @@ def test_reinsertion_scores_every_pair_of_places():
     ],
 )
 def test_every_part_is_called(policy_cls, env, part):
-    """What a hook changes, or a part that is put in another's place, has its effect."""
+    """What a hook changes, or a part that replaces another, takes effect."""
     policy = policy_cls(dropout=0.0, **TINY).eval()
     td = env.reset(batch_size=3)
     actions = env.random_action(dict(td.items()))

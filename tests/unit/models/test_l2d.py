@@ -102,7 +102,7 @@ def test_edge_attention_is_the_equation_in_loops():
     x, other = (torch.randn(2, n, 4, generator=rng).double() for n in (3, 5))
     weights = torch.rand(2, 3, 5, generator=rng).double()
     edges = torch.rand(2, 3, 5, generator=rng) > 0.5
-    edges[0, 0] = False  # nobody but itself
+    edges[0, 0] = False  # only itself
     out = layer(x, other, weights, edges)
 
     def leaky(value: Tensor) -> Tensor:

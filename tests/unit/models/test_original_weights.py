@@ -63,7 +63,7 @@ def assert_reproduces(out, data, suffix: str = "", rows=slice(None)) -> None:
 def test_reference_results(name, reference):
     """All 256 instances of each set.
 
-    The original code refuses some vehicles that are exactly full, by float32 rounding: with the
+    The original code rejects some vehicles that are exactly full, by float32 rounding: with the
     tolerance of the default environment the results are those of exact capacities; without it, or
     where rounding plays no role, they are the original ones.
     """
@@ -378,7 +378,7 @@ def test_truncated_checkpoints_of_both_formats(legacy, tmp_path):
 
 
 def test_files_that_are_no_archive(tmp_path):
-    """Refused without NumPy's advice to run the code that might be inside."""
+    """Rejected without NumPy's advice to run the code that might be inside."""
     for name in ("text.pt", "text.npz"):
         path = tmp_path / name
         path.write_text("epoch,cost\n1,3.8\n")

@@ -1,4 +1,4 @@
-"""At the door of a policy: partially built solutions, other precisions, published conventions."""
+"""Arguments of a policy call: partial solutions, other precisions, published conventions."""
 
 from __future__ import annotations
 

@@ -287,7 +287,7 @@ def test_half_written_file_is_never_seen(policy, folder, monkeypatch):
 
 
 def test_unknown_class(folder):
-    """Classes are looked up among the library's own, with the nearest name."""
+    """An unknown class of the library is reported with the nearest name."""
     edit_config(folder, **{"class": "AttentionModelPolcy"})
     with pytest.raises(UnknownNameError, match="did you mean 'AttentionModelPolicy'"):
         load_pretrained(folder)

@@ -108,7 +108,7 @@ def test_additive_scores_of_large_inputs(q, e):
 
 
 def by_hand(policy: PointerNetworkPolicy, locs: torch.Tensor, tour: list[int], num_glimpses=1):
-    """Log-probabilities of the steps of one tour, with cells and loops of one's own."""
+    """Log-probabilities of the steps of one tour, by an independent loop over cells."""
     decoder, encoder = policy.decoder, policy.encoder
 
     def cell(lstm: nn.LSTM) -> nn.LSTMCell:
@@ -234,7 +234,7 @@ def test_the_order_of_the_nodes_matters(env, policy):
     assert abs(float((there - back).detach())) > 1e-4
 
 
-# ---------------------------------------------------------------- refusals
+# ---------------------------------------------------------------- errors
 
 
 def test_partial_solutions_raise(env, policy):

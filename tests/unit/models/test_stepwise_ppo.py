@@ -164,7 +164,7 @@ def test_an_environment_without_dense_rewards_raises(torchrl_mode):
 
 
 def test_torchrl_mode_gives_the_same_transitions():
-    """Its states have no reward in the beginning, and a record of actions that nobody fills."""
+    """Its states have no reward in the beginning, and a record of actions that stays empty."""
     found = []
     for torchrl_mode in (False, True):
         params = {"num_loc": NODES}

@@ -1,4 +1,4 @@
-"""What a user changes has its effect: in inference, in training and in evaluation alike."""
+"""What a user changes takes effect: in inference, in training and in evaluation alike."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def three_roads(policy: Any, td: Any, env: Any) -> list[Tensor]:
     return [out["log_likelihood"], known, learnt["log_likelihood"]]
 
 
-def check_roads_agree(policy: Any, td: Any, env: Any) -> Tensor:
+def check_paths_agree(policy: Any, td: Any, env: Any) -> Tensor:
     first, *others = (values.detach() for values in three_roads(policy, td, env))
     for other in others:
         torch.testing.assert_close(other, first, atol=1e-4, rtol=1e-5)
@@ -66,7 +66,7 @@ def test_a_changed_rule_is_obeyed(place: str, monkeypatch: pytest.MonkeyPatch) -
         monkeypatch.setattr(CVRPEnv, "_may_return", no_return)
     else:
         env._may_return = no_return.__get__(env)  # type: ignore[attr-defined]
-    likelihood = check_roads_agree(policy, td, env)
+    likelihood = check_paths_agree(policy, td, env)
     assert bool(likelihood.isfinite().all())
     with torch.no_grad():
         actions = policy(td, env, decode_type="sampling", num_samples=4)["actions"]
@@ -83,7 +83,7 @@ def test_forbidden_first_moves_are_not_made() -> None:
     mask = td["action_mask"].clone()
     mask[:, 2:] = False
     td["action_mask"] = mask
-    likelihood = check_roads_agree(policy, td, env)
+    likelihood = check_paths_agree(policy, td, env)
     assert bool(likelihood.isfinite().all())
     with torch.no_grad():
         assert policy(td, env)["actions"][:, 0].unique().tolist() == [1]
@@ -94,10 +94,10 @@ def test_partial_states_are_respected(key: str) -> None:
     """A vehicle that is nearly full, or already on its way, gives other solutions."""
     env, policy = make_env(), make_policy()
     td = env.reset(batch_size=20)
-    before = check_roads_agree(policy, td, env)
+    before = check_paths_agree(policy, td, env)
     td[key] = torch.full_like(td[key], 0.9) if key == "used_capacity" else td[key] + 3
     td["action_mask"] = env.get_action_mask(td)
-    after = check_roads_agree(policy, td, env)
+    after = check_paths_agree(policy, td, env)
     assert not torch.allclose(before, after)
 
 
@@ -159,15 +159,15 @@ REPLACED: dict[str, Callable[[nn.Linear], nn.Module]] = {
 @pytest.mark.parametrize("name", LAYERS)
 @pytest.mark.parametrize("kind", REPLACED)
 @pytest.mark.parametrize("problem", ["tsp", "cvrp", "sdvrp"])
-def test_replaced_layers_have_their_effect(problem: str, kind: str, name: str) -> None:
-    """... in every road, and they learn."""
+def test_replaced_layers_take_effect(problem: str, kind: str, name: str) -> None:
+    """... on every path, and they learn."""
     env, policy = make_env(problem), make_policy(problem)
     td = env.reset(batch_size=10)
-    before = check_roads_agree(policy, td, env)
+    before = check_paths_agree(policy, td, env)
     parent, _, leaf = name.rpartition(".")
     layer = REPLACED[kind](policy.get_submodule(name))  # type: ignore[arg-type]
     setattr(policy.get_submodule(parent), leaf, layer)
-    assert not torch.allclose(before, check_roads_agree(policy, td, env))
+    assert not torch.allclose(before, check_paths_agree(policy, td, env))
     policy(td, env, decode_type="sampling")["log_likelihood"].sum().backward()
     for parameter in layer.parameters():
         assert parameter.grad is not None and bool((parameter.grad != 0).any())
@@ -175,8 +175,8 @@ def test_replaced_layers_have_their_effect(problem: str, kind: str, name: str) -
 
 @pytest.mark.parametrize("name", [*LAYERS, "decoder", "decoder.pointer",
                                   "decoder.context_embedding"])  # fmt: skip
-@pytest.mark.parametrize("road", ["decode", "evaluate", "train"])
-def test_hooks_fire_in_every_road(name: str, road: str) -> None:
+@pytest.mark.parametrize("path", ["decode", "evaluate", "train"])
+def test_hooks_fire_on_every_path(name: str, path: str) -> None:
     env, policy = make_env(), make_policy()
     td = env.reset(batch_size=3)
     with torch.no_grad():
@@ -185,11 +185,11 @@ def test_hooks_fire_in_every_road(name: str, road: str) -> None:
     policy.get_submodule(name).register_forward_hook(
         lambda *_: seen.append(torch.is_grad_enabled())
     )
-    options = {"actions": actions} if road == "evaluate" else {}
-    with torch.set_grad_enabled(road != "decode"):
+    options = {"actions": actions} if path == "evaluate" else {}
+    with torch.set_grad_enabled(path != "decode"):
         policy(td, env, **options)
     assert len(seen) > 0
-    assert any(seen) is (road != "decode"), "where there are gradients, they go through the hook"
+    assert any(seen) is (path != "decode"), "where there are gradients, they go through the hook"
 
 
 @pytest.mark.parametrize("part", ["attention", "feedforward"])
@@ -250,11 +250,11 @@ def test_a_patched_linear_layer_is_obeyed_for_any_number_of_rows(
 def test_patched_methods_are_obeyed_everywhere(owner: str, method: str) -> None:
     env, policy = make_env(), make_policy()
     td = env.reset(batch_size=20)
-    before = check_roads_agree(policy, td, env)
+    before = check_paths_agree(policy, td, env)
     module = policy.get_submodule(owner)
     original = getattr(module, method)
     setattr(module, method, lambda *args: 0.5 * original(*args))
-    assert not torch.allclose(before, check_roads_agree(policy, td, env))
+    assert not torch.allclose(before, check_paths_agree(policy, td, env))
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])

@@ -144,7 +144,7 @@ def dispatch_flow_shop(jobs: Jobs, rule: str) -> float:
 @pytest.mark.parametrize("name", ["jssp", "fjsp"])
 @pytest.mark.parametrize("mask_no_ops", [True, False])
 def test_job_shops(name, rule, mask_no_ops):
-    """Makespans of eight instances, whether waiting is allowed or not: nobody waits."""
+    """Makespans of eight instances, whether waiting is allowed or not: no job waits."""
     env = make(name, mask_no_ops=mask_no_ops)
     instances = draw(env, 8)
     actions, costs = env.solve(instances, solver="dispatching", rule=rule)

@@ -67,7 +67,7 @@ def test_a_dead_worker_is_replaced():
 
 
 def test_an_error_ends_workers_that_are_busy_elsewhere():
-    """Nobody waits for a job whose result is not wanted any more."""
+    """The pool does not wait for a job whose result is not needed any more."""
     failures: list[Exception] = []
     pool, busy = WorkerPool(), threading.Event()
 

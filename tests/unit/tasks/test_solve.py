@@ -34,7 +34,7 @@ from rl4co.tasks.solve import (
     Solved,
     describe,
     list_files,
-    save_picture,
+    save_plot,
     solve_file,
     solve_files,
 )
@@ -413,19 +413,19 @@ def test_num_procs_must_be_positive(vrp: Path):
 # ---------------------------------------------------------------- what is made of a solution
 
 
-def test_picture(vrp: Path, tsp: Path, shop: Path, tmp_path: Path):
+def test_plot(vrp: Path, tsp: Path, shop: Path, tmp_path: Path):
     """The title has value and gap; other formats are rejected."""
     result = solve_file(vrp, BySolver("nearest_neighbor"), best_known=30.0)
     assert result.gap is not None
     assert describe(result) == f"tiny · cost {result.value:.0f} · gap {100 * result.gap:.2f} %"
-    target = save_picture(result, tmp_path / "new" / "tiny.png")
+    target = save_plot(result, tmp_path / "new" / "tiny.png")
     assert target.read_bytes().startswith(b"\x89PNG")
     tour = solve_file(tsp, BySolver("local_search"))
-    assert "<svg" in save_picture(tour, tmp_path / "long.svg").read_text()
+    assert "<svg" in save_plot(tour, tmp_path / "long.svg").read_text()
     gantt = solve_file(shop, BySolver("dispatching"))
-    assert "machine 2" in save_picture(gantt, tmp_path / "two.svg").read_text()
+    assert "machine 2" in save_plot(gantt, tmp_path / "two.svg").read_text()
     with pytest.raises(ConfigError, match=r"'tiny\.docx'"):
-        save_picture(result, tmp_path / "tiny.docx")
+        save_plot(result, tmp_path / "tiny.docx")
 
 
 def test_written_solutions_have_the_value_that_was_reported(vrp: Path, tmp_path: Path):

@@ -1,8 +1,7 @@
 """Cheapest insertion for tours and capacitated routes of any size.
 
-Again and again the customer whose best place costs least is put there. Places are looked for beside
-the nearest neighbours of a customer, and in a new route; with as many neighbours as customers these
-are all places.
+Each step inserts the customer whose best position costs least. Candidate positions are a new route
+and those beside the nearest neighbours of a customer: all, with as many neighbours as customers.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from rl4co.envs.routing.cvrp.fleet import (
 )
 from rl4co.kernels import compiled
 
-#: Nearest customers of each that its places are looked for beside.
+#: Nearest neighbours of a customer that define its candidate positions.
 NUM_NEIGHBORS = 60
 #: Two customers, and a depot.
 _SMALLEST = 3
@@ -46,7 +45,7 @@ def cheapest_insertion(
         limit: What a vehicle carries.
         max_routes: Most routes; 1 with demands of zero makes a tour.
         matrix: Symmetric distances in place of Euclidean ones.
-        num_neighbors: Neighbours of a customer that its places are looked for beside.
+        num_neighbors: Neighbours of a customer that define its candidate positions.
 
     Shapes:
         locs `[N, 2]`, demand `[N]`, matrix `[N, N]` → `[T]`

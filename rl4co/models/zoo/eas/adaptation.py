@@ -107,7 +107,7 @@ def make_adaptation(
 
 
 def check_embeddings(names: Sequence[str]) -> None:
-    """Refuses embeddings that a decoder does not have."""
+    """Rejects embeddings that a decoder does not have."""
     if not names or isinstance(names, str):
         raise ConfigError(f"expected a list of embeddings to learn, got {names!r}")
     for name in names:

@@ -102,7 +102,7 @@ def _with_pointer(decoder: ConstructiveDecoder, pointer: PointerAttention) -> An
 
 
 def check_decoder(decoder: Any, learns_embeddings: bool) -> None:
-    """Refuses decoders whose glimpse or embeddings the search would not find."""
+    """Rejects decoders whose glimpse or embeddings the search would not find."""
     if type(getattr(decoder, "pointer", None)) is not PointerAttention:
         raise UnsupportedError(
             "expected a decoder with a PointerAttention under `pointer` for efficient active "
