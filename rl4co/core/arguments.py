@@ -63,14 +63,14 @@ def check_constructor(cls: type, names: Mapping[str, Any]) -> None:
         cls: Class of the object that is built.
         names: Keyword arguments of the call.
     """
-    unknown, known = dict(names), set[str]()
+    unknown, valid = dict(names), set[str]()
     for owner in cls.__mro__ if unknown else ():
         init: Any = vars(owner).get("__init__")
         if init is None or init is object.__init__:
             continue
         parameters = inspect.signature(init).parameters
         accepted = _keywords(init)
-        known |= {name for name in accepted if not name.startswith("_")}
+        valid |= {name for name in accepted if not name.startswith("_")}
         unknown = {name: value for name, value in unknown.items() if name not in accepted}
         if not unknown:
             return
@@ -78,7 +78,7 @@ def check_constructor(cls: type, names: Mapping[str, Any]) -> None:
         if extra is None:
             name, value = next(iter(unknown.items()))
             hint = getattr(cls, "hint_for_argument", lambda name, value: "")(name, value)
-            raise UnknownArgumentError(f"argument of {cls.__name__}", name, known, hint)
+            raise UnknownArgumentError(f"argument of {cls.__name__}", name, valid, hint)
         removed = _removed_before_super(init, extra)
         if removed is None:
             return
@@ -149,8 +149,8 @@ def reject_unknown_arguments(function: Callable[..., Any], name: str, names: Ite
         return
     for argument in names:
         if argument not in parameters:
-            known = {each for each in parameters if not each.startswith("_")}
-            raise UnknownArgumentError(f"argument of {name}", argument, known)
+            valid = {each for each in parameters if not each.startswith("_")}
+            raise UnknownArgumentError(f"argument of {name}", argument, valid)
 
 
 def _keywords(function: Callable[..., Any]) -> set[str]:

@@ -60,11 +60,11 @@ class Registry(Mapping[str, T], Generic[T]):
         """Decorator that files an object under `name`."""
 
         def add(entry: D) -> D:
-            known = self._entries.get(name)
+            existing = self._entries.get(name)
             # The same definition may be executed twice (module reload); another one may not.
-            if known is not None and _identity(known) != _identity(entry):
+            if existing is not None and _identity(existing) != _identity(entry):
                 raise RegistryError(
-                    f"expected one {self.kind} named {name!r}, got {known!r} and {entry!r}; "
+                    f"expected one {self.kind} named {name!r}, got {existing!r} and {entry!r}; "
                     "rename one of them"
                 )
             self._entries[name] = entry  # type: ignore[assignment]

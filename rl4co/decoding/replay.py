@@ -32,7 +32,7 @@ LogProbFn = Callable[[State, Tensor, DecodingStrategy, bool], tuple[Tensor, Tens
 PIECE = {"cpu": 2**20}
 PIECE_ELSEWHERE = 2**27
 #: Up to this many times a piece, everything is computed at once and kept for the backward pass.
-WHOLE = 8
+MAX_UNSPLIT = 8
 #: Queries of a piece if their logits are not stored: a few arrays of half a gigabyte.
 FUSED_QUERIES = 2**20
 
@@ -96,10 +96,10 @@ def replay(
         return torch.stack(values).unflatten(-1, (num_starts, -1))
 
     size = num_starts * rollout.trace["action_mask"].shape[-1]
-    limit, whole = PIECE.get(actions.device.type, PIECE_ELSEWHERE), WHOLE
+    limit, max_unsplit = PIECE.get(actions.device.type, PIECE_ELSEWHERE), MAX_UNSPLIT
     if fused:
-        size, limit, whole = num_starts, FUSED_QUERIES, 1
-    plan = list(_plan(rollout, size, limit, whole, chunk, by_instance is not None))
+        size, limit, max_unsplit = num_starts, FUSED_QUERIES, 1
+    plan = list(_plan(rollout, size, limit, max_unsplit, chunk, by_instance is not None))
     recompute = torch.is_grad_enabled() and (len(plan) > 1 or len(plan[0][1]) > 1)
     results = []
     for rows, parts in plan:
@@ -115,7 +115,7 @@ def replay(
 
 
 def _plan(
-    rollout: Rollout, size: int, limit: int, whole: int, chunk: int | None, splits: bool
+    rollout: Rollout, size: int, limit: int, max_unsplit: int, chunk: int | None, splits: bool
 ) -> Iterator[tuple[slice, list[slice]]]:
     """Instances that are replayed together, and the pieces of their steps.
 
@@ -123,7 +123,7 @@ def _plan(
         rollout: The rollout.
         size: What a step of one instance needs.
         limit: What a piece may need.
-        whole: Up to this many times as much, there is one piece.
+        max_unsplit: Up to this many times as much is not split.
         chunk: Steps per piece; None: chosen by size.
         splits: Whether a piece may consist of some instances.
     """
@@ -132,7 +132,7 @@ def _plan(
     if chunk is not None:
         yield slice(0, batch), _cut(steps, chunk)
         return
-    if batch * steps * size <= whole * limit:
+    if batch * steps * size <= max_unsplit * limit:
         yield slice(0, batch), _cut(steps, steps)
         return
     if not splits:

@@ -83,9 +83,9 @@ class Generator(RecordsArguments, ABC):
         try:
             return build_samplers(options, **specs)
         except UnknownArgumentError as error:
-            known = {*error.known, *constructor_keywords(type(self))}
+            valid = {*error.known, *constructor_keywords(type(self))}
             owner = f"argument of {type(self).__name__}"
-            raise UnknownArgumentError(owner, str(error.name), known) from None
+            raise UnknownArgumentError(owner, str(error.name), valid) from None
 
     @abstractmethod
     def _generate(self, batch_size: torch.Size, rng: torch.Generator | None) -> TensorDict:

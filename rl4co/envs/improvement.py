@@ -147,8 +147,8 @@ class ImprovementEnvBase(RL4COEnvBase):
         if self._torchrl_mode and initial is None:
             return super().reset(td, batch_size, **kwargs)
         if kwargs:
-            known = ("td", "batch_size", "initial", "rng")
-            raise UnknownNameError("argument of reset", next(iter(kwargs)), known)
+            arguments = ("td", "batch_size", "initial", "rng")
+            raise UnknownNameError("argument of reset", next(iter(kwargs)), arguments)
         if td is None:
             td = self.generate(self.batch_size if batch_size is None else batch_size)
         check_is_tensordict(td)

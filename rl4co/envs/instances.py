@@ -149,9 +149,9 @@ class InstanceSchema:
         td = load_npz_to_tensordict(path)
         if not self.required:
             return td
-        found = set(td.keys())
-        missing = sorted(self.required_keys(found) - found)
-        unexpected = sorted(found - {*self.required, *self.optional})
+        present = set(td.keys())
+        missing = sorted(self.required_keys(present) - present)
+        unexpected = sorted(present - {*self.required, *self.optional})
         if missing or unexpected:
             more = f" (and perhaps {list(self.optional)})" if self.optional else ""
             instead = "".join(
@@ -159,7 +159,7 @@ class InstanceSchema:
             )
             raise FileFormatError(
                 f"expected the keys {list(self.required)}{more} of {self.problem}{instead} in "
-                f"{path}, got {sorted(found)} (missing: {missing or 'none'}, unexpected: "
+                f"{path}, got {sorted(present)} (missing: {missing or 'none'}, unexpected: "
                 f"{unexpected or 'none'}); is this the data of another problem?"
             )
         return td

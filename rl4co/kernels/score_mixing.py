@@ -42,10 +42,10 @@ class _Mix(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, scores: Tensor, entries: Tensor, mixer: Tensor) -> Tensor:
-        given = [x.detach().contiguous() for x in (scores, entries, mixer)]
-        ctx.save_for_backward(*given)
-        mixed = torch.empty_like(given[0])
-        _run(_mix, [*given, mixed])
+        inputs = [x.detach().contiguous() for x in (scores, entries, mixer)]
+        ctx.save_for_backward(*inputs)
+        mixed = torch.empty_like(inputs[0])
+        _run(_mix, [*inputs, mixed])
         return mixed
 
     @staticmethod

@@ -60,12 +60,12 @@ def may_replace(module: nn.Module) -> bool:
 
 
 def _is_standard(module: nn.Module) -> bool:
-    known = _STANDARD.get(type(module))
+    methods = _STANDARD.get(type(module))
     return (
-        known is not None
+        methods is not None
         and not any(getattr(module, kind) for kind in _HOOKS)
-        and known.keys().isdisjoint(vars(module))
-        and all(getattr(type(module), name) is method for name, method in known.items())
+        and methods.keys().isdisjoint(vars(module))
+        and all(getattr(type(module), name) is method for name, method in methods.items())
     )
 
 

@@ -70,5 +70,5 @@ def _model(problem: MixedIntegerProblem) -> highspy.HighsLp:
     model.a_matrix_.index_ = problem.column
     model.a_matrix_.value_ = problem.value
     kinds = highspy.HighsVarType.kInteger, highspy.HighsVarType.kContinuous
-    model.integrality_ = [kinds[0] if whole else kinds[1] for whole in problem.is_integer]
+    model.integrality_ = [kinds[0 if integer else 1] for integer in problem.is_integer]
     return model

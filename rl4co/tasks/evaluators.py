@@ -348,7 +348,7 @@ def _arguments(function: Callable[..., Any]) -> set[str]:
     return names - _PASSED
 
 
-def _require_known(options: Mapping[str, Any], known: Collection[str], kind: str) -> None:
+def _require_known(options: Mapping[str, Any], valid: Collection[str], kind: str) -> None:
     for name in options:
-        if name not in known:
-            raise UnknownNameError(kind, name, known)
+        if name not in valid:
+            raise UnknownNameError(kind, name, valid)

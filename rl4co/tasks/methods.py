@@ -109,9 +109,9 @@ _TABLES: tuple[Mapping[str, AnyMethod], ...] = (METHODS, SPECIAL_METHODS, SEARCH
 
 def method_names() -> dict[str, str]:
     """All evaluation methods with a line about each; imports nothing heavy."""
-    known = {name: method.summary for table in _TABLES for name, method in table.items()}
+    summaries = {name: method.summary for table in _TABLES for name, method in table.items()}
     custom = {name: f"decoding strategy of {DECODING.location(name)}" for name in DECODING.names()}
-    return {**custom, **known}
+    return {**custom, **summaries}
 
 
 def find_method(name: str) -> AnyMethod:

@@ -334,14 +334,14 @@ def _checked_name(source: Source, key: str, name: str, names: Collection[str]) -
 
 
 def unknown_key(
-    source: Source, key: str, known: Collection[str], line: int | None = None, what: str = "keys"
+    source: Source, key: str, valid: Collection[str], line: int | None = None, what: str = "keys"
 ) -> Exception:
     """The error for a key or column that has no meaning; it names the likely one or the limit."""
     if key in LIMITS:
         return unsupported(source, key, repr(key), line)
-    close = difflib.get_close_matches(key, known, n=1, cutoff=0.5)
+    close = difflib.get_close_matches(key, valid, n=1, cutoff=0.5)
     hint = f"did you mean {close[0]!r}?" if close else "correct or remove it"
-    return source.fault(f"the {what} {', '.join(sorted(known))}", repr(key), hint, line=line)
+    return source.fault(f"the {what} {', '.join(sorted(valid))}", repr(key), hint, line=line)
 
 
 def unsupported(source: Source, key: str, got: str, line: int | None = None) -> Exception:

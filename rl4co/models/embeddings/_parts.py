@@ -53,8 +53,8 @@ def _build(env_name: str, config: Mapping[str, Any]) -> EnvEmbeddings:
 
 
 def _config(config: Mapping[str, Any]) -> EmbeddingConfig:
-    known = {field.name for field in dataclasses.fields(EmbeddingConfig)}
+    settings = {field.name for field in dataclasses.fields(EmbeddingConfig)}
     for key in config:
-        if key not in known:
-            raise UnknownNameError("embedding setting", key, known)
+        if key not in settings:
+            raise UnknownNameError("embedding setting", key, settings)
     return EmbeddingConfig(**config)

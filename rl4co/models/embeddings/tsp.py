@@ -92,9 +92,9 @@ class TSPEdgeEmbedding(EdgeEmbedding):
 
     def count_node_features(self) -> int:
         """Two coordinates, or one mark."""
-        known = {"coordinates": 2, "start": 1}
-        if self.options["nodes"] not in known:
-            raise UnknownNameError("kind of node features", self.options["nodes"], known)
+        sizes = {"coordinates": 2, "start": 1}
+        if self.options["nodes"] not in sizes:
+            raise UnknownNameError("kind of node features", self.options["nodes"], sizes)
         return known[self.options["nodes"]]
 
     def node_features(self, state: Mapping[str, Tensor]) -> Tensor:

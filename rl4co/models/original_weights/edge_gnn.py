@@ -30,17 +30,17 @@ _UNUSED = re.compile(r"par_net_phe\.|.*_dummy$")
 
 
 def read_edge_gnn(
-    source: str | Path | Mapping[str, Any], problem: str, known: Collection[str]
+    source: str | Path | Mapping[str, Any], problem: str, problems: Collection[str]
 ) -> Weights:
     """Original weights under the names of a policy with an :class:`EdgeGNN`.
 
     Args:
         source: File or state dict, see :func:`read_state_dict`.
         problem: Name of the environment.
-        known: Environments with original weights.
+        problems: Environments with original weights.
     """
-    if problem not in known:
-        raise UnknownNameError("problem with original weights", problem, known)
+    if problem not in problems:
+        raise UnknownNameError("problem with original weights", problem, problems)
     return convert_weights(read_state_dict(source, "DeepACO or GFACS"))
 
 

@@ -57,7 +57,7 @@ class ImprovementDecoder(nn.Module):
         state: State,
         env: Any,
         choices: Choices,
-        known_move: Tensor | None,
+        fixed_move: Tensor | None,
         phase: str,
     ) -> Tensor:
         """A move `[B, A]`, by one call of `choices.pick` for each choice.
@@ -66,8 +66,8 @@ class ImprovementDecoder(nn.Module):
             embeddings: From the encoder `[B, N, D]`.
             state: The state.
             env: The environment, whose masks say what is allowed.
-            choices: Chooses.
-            known_move: The move, if it is known `[B, A]`.
+            choices: Chooses each part of the move.
+            fixed_move: Move to evaluate `[B, A]`; None: choose one.
             phase: "train", "val" or "test".
         """
         raise NotImplementedError
@@ -175,12 +175,12 @@ class ImprovementPolicy(PretrainedMixin, nn.Module):
         rule = self._rule(phase, decode_type, decoding)
         state = dict(match_precision(td, self).items())
         _check_state(state, chosen_env)
-        known_move = None
+        fixed_move = None
         if actions is not None:
             chosen_env.check_moves(td, actions)
-            known_move = chosen_env.read_action(state, actions)
+            fixed_move = chosen_env.read_action(state, actions)
         uniform = None
-        if known_move is None and rule.decode_type == "sampling":
+        if fixed_move is None and rule.decode_type == "sampling":
             source = td.device or state["locs"].device
             size = (td.batch_size[0], self.decoder.num_choices(chosen_env))
             device = source if rng is None else rng.device
@@ -192,9 +192,9 @@ class ImprovementPolicy(PretrainedMixin, nn.Module):
             "value": return_value,
         }
         with weights_precision(self):
-            out = self._in_chunks(state, chosen_env, rule, uniform, known_move, phase, wanted)
+            out = self._in_chunks(state, chosen_env, rule, uniform, fixed_move, phase, wanted)
         if self.check_nan:
-            self._check_finite(out["log_likelihood"], known_move is not None)
+            self._check_finite(out["log_likelihood"], fixed_move is not None)
         return {"cost_bsf": td["cost_bsf"], **out}
 
     def evaluate(
@@ -241,7 +241,7 @@ class ImprovementPolicy(PretrainedMixin, nn.Module):
         env: ImprovementEnvBase,
         rule: ChoiceRule,
         uniform: Tensor | None,
-        known_move: Tensor | None,
+        fixed_move: Tensor | None,
         phase: str,
         wanted: Mapping[str, bool],
     ) -> dict[str, Tensor]:
@@ -253,13 +253,13 @@ class ImprovementPolicy(PretrainedMixin, nn.Module):
         rows = math.ceil(batch / num_chunks)  # of all chunks, so that none is much smaller
         if rows >= batch:
             choices = Choices(rule, uniform, wanted["entropy"])
-            return self._move(state, env, choices, known_move, phase, wanted)
+            return self._move(state, env, choices, fixed_move, phase, wanted)
         parts = []
         for start in range(0, batch, rows):
             part = slice(start, start + rows)
             choices = Choices(rule, None if uniform is None else uniform[part], wanted["entropy"])
             some = {key: value[part] for key, value in state.items()}
-            move = None if known_move is None else known_move[part]
+            move = None if fixed_move is None else fixed_move[part]
             parts.append(self._move(some, env, choices, move, phase, wanted))
         return {key: torch.cat([part[key] for part in parts]) for key in parts[0]}
 
@@ -273,12 +273,12 @@ class ImprovementPolicy(PretrainedMixin, nn.Module):
         state: State,
         env: ImprovementEnvBase,
         choices: Choices,
-        known_move: Tensor | None,
+        fixed_move: Tensor | None,
         phase: str,
         wanted: Mapping[str, bool],
     ) -> dict[str, Tensor]:
         embeddings = self.encoder(state)
-        action = self.decoder(embeddings, state, env, choices, known_move, phase)
+        action = self.decoder(embeddings, state, env, choices, fixed_move, phase)
         out: dict[str, Any] = {"log_likelihood": choices.log_prob}
         if wanted["actions"]:
             out["actions"] = action
@@ -299,10 +299,10 @@ class ImprovementPolicy(PretrainedMixin, nn.Module):
         return self.critic(embeddings, state["cost_bsf"])
 
     def _rule(self, phase: str, decode_type: str | None, decoding: Mapping[str, Any]) -> ChoiceRule:
-        known = ("temperature", "top_k", "top_p", "tanh_clipping")
+        settings = ("temperature", "top_k", "top_p", "tanh_clipping")
         for name in decoding:
-            if name not in known:
-                raise UnknownNameError("argument of decoding", name, known)
+            if name not in settings:
+                raise UnknownNameError("argument of decoding", name, settings)
         settings = {"temperature": self.temperature, "tanh_clipping": self.tanh_clipping}
         return ChoiceRule(decode_type or self.decode_types[phase], **{**settings, **decoding})
 

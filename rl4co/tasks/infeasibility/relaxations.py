@@ -63,7 +63,7 @@ def more_vehicles(problem: RoutingProblem, checker: FeasibilityChecker) -> Itera
         lambda extra: with_vehicle(problem, count=count + int(extra)),
         len(routes) - count,
         checker,
-        whole=True,
+        is_integer=True,
     )
     needed = len(routes) if more is None else count + int(more)
     yield f"with {needed} vehicles (--vehicles {needed})"
@@ -78,7 +78,7 @@ def _more_capacity(
         lambda extra: with_vehicle(problem, capacity=capacity + extra),
         max(float(load.sum()) for load in loads) - capacity,
         checker,
-        whole=_is_whole(capacity, *loads),
+        is_integer=_is_whole(capacity, *loads),
     )
     if more is not None and instance.capacity is not None:
         yield f"with a capacity of {instance.capacity + more:.10g} ({more:.10g} more)"
@@ -93,7 +93,7 @@ def _wider_window(
     """The window (of a customer or the depot) with the smallest extension; else all windows."""
     windows, stated = problem.windows, instance.time_windows
     assert windows is not None and stated is not None and problem.duration is not None
-    whole = _is_whole(stated, problem.duration, problem.service)
+    is_integer = _is_whole(stated, problem.duration, problem.service)
 
     def extension(node: int | slice, most: float) -> float | None:
         def change(extra: float) -> RoutingProblem:
@@ -101,7 +101,7 @@ def _wider_window(
             changed[node, 1] += extra
             return dataclasses.replace(problem, windows=changed)
 
-        return _smallest_change(change, most, checker, whole)
+        return _smallest_change(change, most, checker, is_integer)
 
     closing = float(windows[0, 1])
     most: dict[int, float] = {}
@@ -112,7 +112,7 @@ def _wider_window(
     best: tuple[float, int] | None = None
     for node, limit in most.items():
         if best is not None:  # only a smaller change is of interest
-            limit = min(limit, best[0] - 1.0 if whole else best[0] * (1.0 - PRECISION))
+            limit = min(limit, best[0] - 1.0 if is_integer else best[0] * (1.0 - PRECISION))
         extra = extension(node, limit)
         best = best if extra is None else (extra, node)
     if best is not None:
@@ -133,7 +133,7 @@ def _longer_routes(
         lambda extra: with_vehicle(problem, max_length=limit + extra),
         float(problem.length.max(1).sum()) - limit,
         checker,
-        whole=_is_whole(instance.max_length, problem.length),
+        is_integer=_is_whole(instance.max_length, problem.length),
     )
     if more is not None and instance.max_length is not None:
         yield f"with a max_length of {instance.max_length + more:.10g} ({more:.10g} more)"
@@ -153,7 +153,10 @@ def _fewer_customers(
 
 
 def _smallest_change(
-    change: Callable[[float], RoutingProblem], most: float, checker: FeasibilityChecker, whole: bool
+    change: Callable[[float], RoutingProblem],
+    most: float,
+    checker: FeasibilityChecker,
+    is_integer: bool,
 ) -> float | None:
     """The smallest change with which a problem has a solution; None: the largest does not suffice.
 
@@ -161,20 +164,20 @@ def _smallest_change(
         change: Returns the problem after a change; larger changes are never worse.
         most: The largest change.
         checker: Solves problems.
-        whole: Whether the change is a whole number.
+        is_integer: Whether the change is a whole number.
     """
-    insufficient, sufficient = 0.0, math.ceil(most) if whole else most
+    insufficient, sufficient = 0.0, math.ceil(most) if is_integer else most
     if most <= 0 or checker.find_routes(change(sufficient)) is None:
         return None
-    while sufficient - insufficient > (1.0 if whole else PRECISION * sufficient):
-        middle = (insufficient + sufficient) // 2 if whole else (insufficient + sufficient) / 2
+    while sufficient - insufficient > (1.0 if is_integer else PRECISION * sufficient):
+        middle = (insufficient + sufficient) // 2 if is_integer else (insufficient + sufficient) / 2
         if checker.find_routes(change(middle)) is not None:
             sufficient = middle
         elif checker.left > 0:
             insufficient = middle
         else:
             break  # out of time: the change suffices, but may not be the smallest
-    return sufficient if whole else _rounded(sufficient, change, checker)
+    return sufficient if is_integer else _rounded(sufficient, change, checker)
 
 
 def _rounded(

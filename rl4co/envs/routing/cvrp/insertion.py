@@ -76,13 +76,13 @@ def _build(f: Fleet) -> bool:
         heapq.heappush(heap, (cost[node], node))
     used = 0  # routes with customers; the next one is open to all
     while len(heap) > 0:
-        known, node = heapq.heappop(heap)
-        if node == 0 or f.route[node] >= 0 or known != cost[node]:
+        entry_cost, node = heapq.heappop(heap)
+        if node == 0 or f.route[node] >= 0 or entry_cost != cost[node]:
             continue  # placed already, or a better entry is to come
         _find_place(f, node, used, cost, place)
         if place[node] < 0:
             return False
-        if cost[node] > known:  # its place was taken, or the vehicle is too full by now
+        if cost[node] > entry_cost:  # its place was taken, or the vehicle is too full by now
             heapq.heappush(heap, (cost[node], node))
             continue
         target = place[node]

@@ -99,13 +99,13 @@ class CVRPMVCEnv(CVRPEnv):
         at_depot, capacity = actions == 0, state["vehicle_capacity"].double()
         load = _previous(sum_along_routes(demand, actions))  # on arrival
         returns = at_depot & (_previous(actions) != 0)
-        rest = state["demand"].double().sum(-1, keepdim=True) - demand.cumsum(-1)
+        remaining = state["demand"].double().sum(-1, keepdim=True) - demand.cumsum(-1)
         vehicles_left = state["max_vehicle"] - returns.cumsum(-1) + 2 * FLEET_TOLERANCE
         # Customers not served yet are those of later steps.
         smallest = torch.where(at_depot, torch.inf, demand).flip(-1).cummin(-1).values.flip(-1)
         # Less than the mask's slack, so that its float32 sums agree that the customer fits.
         slack = 1.0 + self.capacity_tolerance - 0.5 * CAPACITY_TOLERANCE
-        early = (load + smallest <= capacity * slack) & (rest > vehicles_left * capacity)
+        early = (load + smallest <= capacity * slack) & (remaining > vehicles_left * capacity)
         return {**super()._violations(state, actions), NO_EARLY_RETURN: (returns & early).any(-1)}
 
     def _instance_faults(self, instance: State) -> dict[str, Tensor]:

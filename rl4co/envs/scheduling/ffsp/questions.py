@@ -69,7 +69,7 @@ def next_question(
     event = smallest_by_group(job_wait, (job_wait == 0).long(), 2, NEVER)[..., :1]  # [*B, 1]
     again = torch.where(event < NEVER, 2 * event, 1)
     due = torch.where((due == 0) & (places <= position), again, 2 * due)
-    soonest = (due * num_machines + places).argmin(-1, keepdim=True)  # earliest, then first in turn
+    soonest = (due * num_machines + places).argmin(-1, keepdim=True)  # earliest, then in order
     delay = torch.where(done, 0, due.gather(-1, soonest) // 2)
     return delay, torch.where(done, position, soonest)
 

@@ -105,10 +105,10 @@ def trace_schedule(
         asked = torch.where(asked > clock, asked, again)
         # Times are compared first, then rounds, then places.
         rounds = 2 * (asked - clock) + (stuck & (asked == clock))
-        turn = (rounds * num_machines + order).argmin(-1, keepdim=True)
+        first = (rounds * num_machines + order).argmin(-1, keepdim=True)
         over = all_true(passed >= num_stages)
-        clock = torch.where(over, clock, asked.gather(-1, turn))
-        place = torch.where(over, place, turn)
+        clock = torch.where(over, clock, asked.gather(-1, first))
+        place = torch.where(over, place, first)
     columns = [torch.cat(values, -1) for values in zip(*steps, strict=True)] if steps else [
         torch.zeros(*batch, 0, dtype=torch.int64, device=device)
     ] * 6  # fmt: skip

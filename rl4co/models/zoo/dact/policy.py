@@ -108,7 +108,7 @@ class DACTDecoder(ImprovementDecoder):
         state: State,
         env: Any,
         choices: Choices,
-        given: Tensor | None,
+        fixed_move: Tensor | None,
         phase: str,
     ) -> Tensor:
         """A pair of nodes `[B, 2]`."""
@@ -117,8 +117,8 @@ class DACTDecoder(ImprovementDecoder):
         scores = torch.cat([self.position_scores(g, g), self.node_scores(h, h)], 1)  # [B, 2H, N, N]
         logits = self.network(scores.permute(0, 2, 3, 1)).flatten(1)  # [B, N * N]
         size = h.shape[1]
-        given_pair = None if given is None else given[:, 0] * size + given[:, 1]
-        pair = choices.pick(logits, env.pair_mask(state).flatten(1), given_pair)
+        fixed_pair = None if fixed_move is None else fixed_move[:, 0] * size + fixed_move[:, 1]
+        pair = choices.pick(logits, env.pair_mask(state).flatten(1), fixed_pair)
         return torch.stack([pair // size, pair % size], -1)
 
 

@@ -46,7 +46,7 @@ class N2SDecoder(ImprovementDecoder):
         state: State,
         env: Any,
         choices: Choices,
-        given: Tensor | None,
+        fixed_move: Tensor | None,
         phase: str,
     ) -> Tensor:
         """An order and the nodes after which its pickup and its delivery go `[B, 3]`."""
@@ -55,13 +55,13 @@ class N2SDecoder(ImprovementDecoder):
         second = successors.gather(-1, successors)  # the second node after each
         recent, frequency = self._history(state, phase, h.dtype)
         logits = self.removal(h, predecessors(successors), second, recent, frequency)
-        given_choice = None if given is None else given[:, 0]
-        order = choices.pick(logits, env.removal_mask(state), given_choice)  # [B]
+        fixed_choice = None if fixed_move is None else fixed_move[:, 0]
+        order = choices.pick(logits, env.removal_mask(state), fixed_choice)  # [B]
         pair = torch.stack([order + 1, order + 1 + size // 2], -1)  # [B, 2]
         table = self.reinsertion(h, pair, successors)  # [B, N, N]
         mask = env.reinsertion_mask(state, order)
-        given_choice = None if given is None else given[:, 1] * size + given[:, 2]
-        place = choices.pick(table.flatten(1), mask.flatten(1), given_choice)
+        fixed_choice = None if fixed_move is None else fixed_move[:, 1] * size + fixed_move[:, 2]
+        place = choices.pick(table.flatten(1), mask.flatten(1), fixed_choice)
         return torch.stack([order, place // size, place % size], -1)
 
     def _history(self, state: State, phase: str, dtype: torch.dtype) -> tuple[Tensor, Tensor]:

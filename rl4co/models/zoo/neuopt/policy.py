@@ -44,14 +44,14 @@ class NeuOptDecoder(ImprovementDecoder):
         state: State,
         env: Any,
         choices: Choices,
-        given: Tensor | None,
+        fixed_move: Tensor | None,
         phase: str,
     ) -> Tensor:
         """Nodes after which the tour is cut `[B, K]`."""
-        given_nodes = given.unbind(-1) if given is not None else (None,) * env.k_max
+        fixed_nodes = fixed_move.unbind(-1) if fixed_move is not None else (None,) * env.k_max
         keys, inputs, hidden = self.streams.prepare(embeddings)
         logits, hidden = self.streams(keys, inputs, hidden)
-        first = choices.pick(logits, env.first_cut_mask(state), given_nodes[0])  # [B]
+        first = choices.pick(logits, env.first_cut_mask(state), fixed_nodes[0])  # [B]
         along, cuts = env.positions_from(state, first), [first]
         ended = torch.zeros_like(first, dtype=torch.bool)
         source = first  # where the next new edge begins
@@ -60,7 +60,7 @@ class NeuOptDecoder(ImprovementDecoder):
             logits, hidden = self.streams(keys, inputs, hidden)
             # After the end any mask will do, if it allows something.
             mask = env.next_cut_mask(along, cuts[-1], index) | ended.unsqueeze(-1)
-            cut = choices.pick(logits, mask, given_nodes[index], active=~ended)
+            cut = choices.pick(logits, mask, fixed_nodes[index], active=~ended)
             cut = torch.where(ended, first, cut)
             source = state["rec_current"].gather(-1, cuts[-1].unsqueeze(-1)).squeeze(-1)
             ended = ended | env.ends_move(along, cuts[-1], cut)
