@@ -35,6 +35,11 @@ _RECIPES = {
     "generate_pdp_data generate_op_data generate_pctsp_data generate_mdpp_data generate_atsp_data"
 }
 _DATA_FILES = "check_extension load_solomon_instance load_solomon_solution"
+_ENV_BASES = {
+    "rl4co.envs.base": "RL4COEnvBase",
+    "rl4co.envs.improvement": "ImprovementEnvBase",
+}
+_GENERATORS = {"rl4co.envs.distributions": "get_sampler", "rl4co.envs.generator": "Generator"}
 
 #: Published module → {home: names}.
 MOVED: dict[str, dict[str, str]] = {
@@ -44,14 +49,26 @@ MOVED: dict[str, dict[str, str]] = {
         "rl4co.data.dataset": "FastTdDataset=TensorDictDataset "
         "TensorDictDatasetFastGeneration=TensorDictDataset"
     },
-    "rl4co.data.generate_data": _RECIPES,
-    "rl4co.data.utils": {f"{_COMPAT}.data": _DATA_FILES},
+    "rl4co.data.generate_data": {
+        **_RECIPES,
+        "rl4co.data.generate": "generate_dataset generate_default_datasets generate_env_data",
+    },
+    "rl4co.data.transforms": {
+        "rl4co.data.augment": "StateAugmentation dihedral_8_augmentation min_max_normalize "
+        "symmetric_augmentation"
+    },
+    "rl4co.data.utils": {
+        "rl4co.data.io": "load_npz_to_tensordict save_tensordict_to_npz",
+        f"{_COMPAT}.data": _DATA_FILES,
+    },
     # ---------------------------------------------------------------- environments
+    "rl4co.envs.common": {**_ENV_BASES, **_GENERATORS},
+    "rl4co.envs.common.base": _ENV_BASES,
     "rl4co.envs.common.distribution_utils": {
         f"{_COMPAT}.distributions": "Cluster Mixed Gaussian_Mixture Mix_Distribution "
         "Mix_Multi_Distributions"
     },
-    "rl4co.envs.common.utils": {f"{_COMPAT}.tensors": "batch_to_scalar"},
+    "rl4co.envs.common.utils": {**_GENERATORS, f"{_COMPAT}.tensors": "batch_to_scalar"},
     "rl4co.envs.routing.pctsp.generator": {
         "rl4co.envs.routing.pctsp.generator": "MAX_LENGTHS=TOUR_LENGTHS"
     },
@@ -88,6 +105,7 @@ MOVED: dict[str, dict[str, str]] = {
         f"{_COMPAT}.networks": "MultiHeadCrossAttention",
     },
     "rl4co.models.nn.env_embeddings.context": {
+        f"{_EMBEDDINGS}._parts": "env_context_embedding",
         f"{_COMPAT}.embeddings": "EnvContext",
         f"{_EMBEDDINGS}.tsp": "TSPContext",
         f"{_EMBEDDINGS}.cvrp": "VRPContext=CVRPContext",
@@ -104,13 +122,16 @@ MOVED: dict[str, dict[str, str]] = {
         f"{_EMBEDDINGS}.mcp": "MCPContext",
     },
     "rl4co.models.nn.env_embeddings.dynamic": {
+        f"{_EMBEDDINGS}._parts": "env_dynamic_embedding",
         f"{_COMPAT}.embeddings": "StaticEmbedding",
         f"{_EMBEDDINGS}.sdvrp": "SDVRPDynamicEmbedding",
     },
     "rl4co.models.nn.env_embeddings.edge": {
+        f"{_EMBEDDINGS}._parts": "env_edge_embedding",
         f"{_COMPAT}.embeddings": "TSPEdgeEmbedding CVRPEdgeEmbedding"
     },
     "rl4co.models.nn.env_embeddings.init": {
+        f"{_EMBEDDINGS}._parts": "env_init_embedding",
         f"{_EMBEDDINGS}.tsp": "TSPInitEmbedding",
         f"{_EMBEDDINGS}.cvrp": "VRPInitEmbedding=CVRPInitEmbedding",
         f"{_EMBEDDINGS}.cvrptw": "VRPTWInitEmbedding=CVRPTWInitEmbedding",

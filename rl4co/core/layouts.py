@@ -1,8 +1,8 @@
-"""Reads state keys whose shapes differ between environments: of this library, and published ones.
+"""Reads state keys whose shapes differ between environments.
 
-An environment in the published style keeps the layout that its author wrote: a number per solution
-as `[*B]`, a node as `[*B, 1]`, a value of each customer without one for the depot. Networks read
-such keys here and see one layout. The mask, `[*B, N]` everywhere, tells what the batch axes are.
+An environment may keep a number per solution as `[*B]` or `[*B, 1]`, a node as either, and a value of
+each node with or without one for the depot. Networks read such keys here and see one layout. The
+mask, `[*B, N]` everywhere, tells what the batch axes are.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ def per_node(state: Mapping[str, Tensor], key: str, num_nodes: int) -> Tensor:
         return F.pad(value, (1, 0))  # [*B, N - 1] -> [*B, N]
     raise ConfigError(
         f"expected {key!r} with a value for each of {num_nodes} nodes or of {num_nodes - 1} "
-        f"customers, got {list(value.shape)}; change what _reset returns, or pass embeddings of "
-        "your own (init_embedding)"
+        f"customers, got {list(value.shape)}; change what _reset returns, or pass custom "
+        "embeddings (init_embedding)"
     )
 
 

@@ -1,4 +1,4 @@
-"""The published import path of the evaluation; the code is in :mod:`rl4co.tasks.evaluate`."""
+"""Import path of the evaluation; the code is in :mod:`rl4co.tasks.evaluate`."""
 
 from rl4co.tasks.evaluate import evaluate_policy
 from rl4co.tasks.methods import METHODS, EvalMethod

@@ -191,7 +191,7 @@ def main() -> None:
     `HYDRA_FULL_ERROR=1` shows their tracebacks.
     """
     wants_traceback = os.environ.get("HYDRA_FULL_ERROR") == "1"
-    # What `paths.root_dir` of published configurations reads.
+    # Configurations may refer to it (`paths.root_dir`).
     os.environ.setdefault("PROJECT_ROOT", str(Path(sys.argv[0]).resolve().parent))
     start = hydra.main(version_base="1.3", config_path=str(config_folder()), config_name="main")
     try:

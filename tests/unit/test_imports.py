@@ -52,11 +52,7 @@ LAYERS: dict[str, Layer] = {
     "data": Layer(may=("core",)),
     "data.generate": Layer(may=("core", "data", "data.recipes", "envs")),
     "data.recipes": Layer(may=("core", "envs")),
-    "data.generate_data": Layer(may=("data.generate",), facade=True),
-    "data.transforms": Layer(may=("data",), facade=True),
-    "data.utils": Layer(may=("data",), facade=True),
     "envs": Layer(may=("core", "kernels", "data")),
-    "envs.common": Layer(may=("envs",), facade=True),
     # Heuristics roll out, too.
     "solvers": Layer(may=("core", "kernels", "data", "envs", "decoding")),
     # Solvers do not depend on the analysis of infeasible instances.

@@ -1,4 +1,4 @@
-"""Published import path of the embeddings by environment name."""
+"""Import path of the embeddings by environment name."""
 
 from __future__ import annotations
 
