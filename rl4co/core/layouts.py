@@ -1,7 +1,7 @@
 """Reads state keys whose shapes differ between environments.
 
-An environment may keep a number per solution as `[*B]` or `[*B, 1]`, a node as either, and a value of
-each node with or without one for the depot. Networks read such keys here and see one layout. The
+An environment may keep a number per solution as `[*B]` or `[*B, 1]`, a node as either, and a value
+of each node with or without one for the depot. Networks read such keys here and see one layout. The
 mask, `[*B, N]` everywhere, tells what the batch axes are.
 """
 

@@ -8,21 +8,8 @@ from typing import Any
 
 from rl4co.models.nn.scores import ScoreFn
 from rl4co.models.original_weights.files import heads_in, heads_out
-from rl4co.models.original_weights.renaming import (
-    Renaming,
-    count_layers,
-    critic_layers,
-    critic_sizes,
-    fill_policy,
-    linear,
-    read_original,
-    require,
-    three_layers,
-)
+from rl4co.models.original_weights.renaming import Renaming, linear, load_policy, three_layers
 from rl4co.models.zoo.dact.policy import DACTPolicy
-
-#: Original names of the critic's encoder layer, and of the MLP after it.
-_CRITIC = ("encoder.0", "MLP")
 
 
 def load_original_weights(
@@ -37,23 +24,19 @@ def load_original_weights(
         score: Compatibility that the weights were trained with, in policy and critic: "dot", or
             "cauchy".
     """
-    actor, critic = read_original(source, "DACT")
-    query = require(actor, "encoder.0.MHA_sublayer.MHA.W_query_node", "DACT")
-    feedforward = require(actor, "encoder.0.FFandNorm_sublayer.FF1.0.weight", "DACT")
-    policy = DACTPolicy(
-        critic=critic is not None,
-        critic_kwargs=critic and {**critic_sizes(critic, *_CRITIC, "DACT"), "score": score},
-        embed_dim=query.shape[1],
-        num_heads=query.shape[0],
-        num_encoder_layers=count_layers(actor),
-        feedforward_hidden=feedforward.shape[0],
+    return load_policy(
+        DACTPolicy,
+        "DACT",
+        source,
+        _actor,
+        decoder="decoder.compater_node.W_query",
+        critic_names=("encoder.0", "MLP"),
+        critic_bias=False,
+        query="encoder.0.MHA_sublayer.MHA.W_query_node",
+        feedforward="encoder.0.FFandNorm_sublayer.FF1.0.weight",
+        critic_kwargs={"score": score},
         score=score,
     )
-    parts = {"": (actor, _actor(count_layers(actor)))}
-    if critic is not None:
-        renaming = critic_layers(*_CRITIC, bias=False, dropout=True)
-        parts["critic."] = (critic, renaming)
-    return fill_policy(policy, "DACT", parts)
 
 
 def _actor(num_layers: int) -> Renaming:

@@ -9,20 +9,12 @@ from typing import Any
 from rl4co.models.original_weights.files import heads_in
 from rl4co.models.original_weights.renaming import (
     Renaming,
-    count_layers,
-    critic_layers,
-    critic_sizes,
-    fill_policy,
     linear,
-    read_original,
-    require,
+    load_policy,
     synthesis_layers,
     three_layers,
 )
 from rl4co.models.zoo.n2s.policy import N2SPolicy
-
-#: Original names of the critic's encoder layer, and of the MLP after it.
-_CRITIC = ("encoder.0", "MLP")
 
 
 def load_original_weights(source: str | Path | Mapping[str, Any]) -> N2SPolicy:
@@ -33,22 +25,14 @@ def load_original_weights(source: str | Path | Mapping[str, Any]) -> N2SPolicy:
             state dict with the original keys behind `actor.` and, if its critic is wanted, behind
             `critic.`.
     """
-    actor, critic = read_original(source, "N2S")
-    require(actor, "decoder.compater_removal.W_Q", "N2S")
-    query = require(actor, "encoder.0.MHA_sublayer.MHA.W_query", "N2S")
-    feedforward = require(actor, "encoder.0.FFandNorm_sublayer.FF.0.weight", "N2S")
-    policy = N2SPolicy(
-        critic=critic is not None,
-        critic_kwargs=critic and critic_sizes(critic, *_CRITIC, "N2S"),
-        embed_dim=query.shape[1],
-        num_heads=query.shape[0],
-        num_encoder_layers=count_layers(actor),
-        feedforward_hidden=feedforward.shape[0],
+    return load_policy(
+        N2SPolicy,
+        "N2S",
+        source,
+        _actor,
+        decoder="decoder.compater_removal.W_Q",
+        critic_names=("encoder.0", "MLP"),
     )
-    parts = {"": (actor, _actor(count_layers(actor)))}
-    if critic is not None:
-        parts["critic."] = (critic, critic_layers(*_CRITIC, bias=True, dropout=True))
-    return fill_policy(policy, "N2S", parts)
 
 
 def _actor(num_layers: int) -> Renaming:

@@ -9,20 +9,12 @@ from typing import Any
 from rl4co.envs.routing.tsp_kopt.env import TSPkoptEnv
 from rl4co.models.original_weights.renaming import (
     Renaming,
-    count_layers,
-    critic_layers,
-    critic_sizes,
-    fill_policy,
     linear,
-    read_original,
-    require,
+    load_policy,
     same,
     synthesis_layers,
 )
 from rl4co.models.zoo.neuopt.policy import NeuOptPolicy
-
-#: Original names of the critic's encoder layer, and of the MLP after it.
-_CRITIC = ("encoder", "reward_MLP")
 
 
 def load_original_weights(source: str | Path | Mapping[str, Any], k_max: int = 4) -> NeuOptPolicy:
@@ -35,23 +27,15 @@ def load_original_weights(source: str | Path | Mapping[str, Any], k_max: int = 4
         k_max: Cuts of a move in the policy's own environment; the weights do not depend on it.
     """
     TSPkoptEnv(k_max=k_max)  # rejects impossible numbers
-    actor, critic = read_original(source, "NeuOpt")
-    require(actor, "decoder.linear_K1.weight", "NeuOpt")
-    query = require(actor, "encoder.0.MHA_sublayer.MHA.W_query", "NeuOpt")
-    feedforward = require(actor, "encoder.0.FFandNorm_sublayer.FF.0.weight", "NeuOpt")
-    policy = NeuOptPolicy(
-        critic=critic is not None,
-        critic_kwargs=critic and critic_sizes(critic, *_CRITIC, "NeuOpt"),
-        embed_dim=query.shape[1],
-        num_heads=query.shape[0],
-        num_encoder_layers=count_layers(actor),
-        feedforward_hidden=feedforward.shape[0],
+    return load_policy(
+        NeuOptPolicy,
+        "NeuOpt",
+        source,
+        _actor,
+        decoder="decoder.linear_K1.weight",
+        critic_names=("encoder", "reward_MLP"),
         env_params={"k_max": k_max},
     )
-    parts = {"": (actor, _actor(count_layers(actor)))}
-    if critic is not None:
-        parts["critic."] = (critic, critic_layers(*_CRITIC, bias=True, dropout=True))
-    return fill_policy(policy, "NeuOpt", parts)
 
 
 def _actor(num_layers: int) -> Renaming:

@@ -22,6 +22,53 @@ Renaming = Mapping[str, tuple[str, Callable[[Tensor], Tensor]]]
 _ACTOR, _CRITIC = "actor.", "critic."
 
 
+def load_policy(
+    policy_cls: Callable[..., P],
+    method: str,
+    source: str | Path | Mapping[str, Any],
+    actor_layers: Callable[[int], Renaming],
+    decoder: str,
+    critic_names: tuple[str, str],
+    critic_bias: bool = True,
+    query: str = "encoder.0.MHA_sublayer.MHA.W_query",
+    feedforward: str = "encoder.0.FFandNorm_sublayer.FF.0.weight",
+    critic_kwargs: Mapping[str, Any] | None = None,
+    **settings: Any,
+) -> P:
+    """A policy with original weights, in evaluation mode.
+
+    Args:
+        policy_cls: Class of the policy.
+        method: Name of the method, for messages.
+        source: See :func:`read_original`.
+        actor_layers: Number of encoder layers → names of the actor's weights.
+        decoder: A weight of the decoder that other methods do not have.
+        critic_names: Original names of the critic's encoder layer, and of the MLP after it.
+        critic_bias: Whether the projections of the critic's head have biases.
+        query: Queries of the first encoder layer.
+        feedforward: First linear layer of its feed-forward layers.
+        critic_kwargs: Further settings of the critic, if the weights have one.
+        settings: Further arguments of the policy.
+    """
+    actor, critic = read_original(source, method)
+    require(actor, decoder, method)
+    queries, hidden = (require(actor, key, method) for key in (query, feedforward))
+    parts = {"": (actor, actor_layers(count_layers(actor)))}
+    if critic is not None:
+        sizes = critic_sizes(critic, *critic_names, method)
+        settings["critic_kwargs"] = {**sizes, **(critic_kwargs or {})}
+        parts["critic."] = (critic, critic_layers(*critic_names, critic_bias, dropout=True))
+    policy = policy_cls(
+        critic=critic is not None,
+        embed_dim=queries.shape[1],
+        num_heads=queries.shape[0],
+        num_encoder_layers=count_layers(actor),
+        feedforward_hidden=hidden.shape[0],
+        **settings,
+    )
+    return fill_policy(policy, method, parts)
+
+
 def read_original(
     source: str | Path | Mapping[str, Any], method: str
 ) -> tuple[Weights, Weights | None]:

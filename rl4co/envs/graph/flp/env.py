@@ -25,8 +25,8 @@ class FLPEnv(SelectionEnv):
 
     An instance has coordinates `locs [N, 2]`, or a `cost_matrix [N, N]` with the cost of serving a
     customer (column) from a facility (row) that replaces Euclidean distances, or both, and
-    `to_choose`, the number k of facilities. `orig_distances` is another name of the
-    matrix; `cost_matrix` counts if there are both. `distances` and `chosen` of an instance are ignored.
+    `to_choose`, the number k of facilities. `orig_distances` is another name of the matrix;
+    `cost_matrix` counts if there are both. `distances` and `chosen` of an instance are ignored.
 
     State:
         | key | dtype | shape | meaning |
