@@ -6,8 +6,8 @@
   object to :func:`rl4co.core.adapters.adapt` where it enters, and imports nothing from here.
 * The remaining modules define published classes and functions that the library has in another form.
 
-Public paths that have a file (`rl4co.utils.ops`, say) are not in the table. Type checkers see files only:
-for them, write the path that :func:`where` returns.
+Public paths that have a file (`rl4co.utils.ops`, say) are not in the table. Type checkers see files
+only: for them, write the path that :func:`where` returns.
 """
 
 from __future__ import annotations

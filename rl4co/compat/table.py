@@ -128,7 +128,7 @@ MOVED: dict[str, dict[str, str]] = {
     },
     "rl4co.models.nn.env_embeddings.edge": {
         f"{_EMBEDDINGS}._parts": "env_edge_embedding",
-        f"{_COMPAT}.embeddings": "TSPEdgeEmbedding CVRPEdgeEmbedding"
+        f"{_COMPAT}.embeddings": "TSPEdgeEmbedding CVRPEdgeEmbedding",
     },
     "rl4co.models.nn.env_embeddings.init": {
         f"{_EMBEDDINGS}._parts": "env_init_embedding",

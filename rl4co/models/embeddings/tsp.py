@@ -95,7 +95,7 @@ class TSPEdgeEmbedding(EdgeEmbedding):
         sizes = {"coordinates": 2, "start": 1}
         if self.options["nodes"] not in sizes:
             raise UnknownNameError("kind of node features", self.options["nodes"], sizes)
-        return known[self.options["nodes"]]
+        return sizes[self.options["nodes"]]
 
     def node_features(self, state: Mapping[str, Tensor]) -> Tensor:
         """Coordinates `[B, N, 2]`, or a one at the first node `[B, N, 1]`."""
