@@ -2,7 +2,7 @@
 
 An environment may keep a number per solution as `[*B]` or `[*B, 1]`, a node as either, and a value
 of each node with or without one for the depot. Networks read such keys here and see one layout. The
-mask, `[*B, N]` everywhere, tells what the batch axes are.
+mask, `[*B, N]` everywhere, tells what the batch axes are; without one, values stay as they are.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from rl4co.core.errors import ConfigError
 
 def per_solution(state: Mapping[str, Tensor], key: str) -> Tensor:
     """A number of each solution `[*B, 1]`; where nodes have it, that of the depot."""
-    value = state[key]
-    if value.dim() < _axes(state, value.dim()):
+    value, mask = state[key], state.get("action_mask", None)
+    if mask is not None and value.dim() < mask.dim():
         return value.unsqueeze(-1)  # [*B] -> [*B, 1]
     return value if value.shape[-1] == 1 else value[..., :1]
 
 
 def node_index(state: Mapping[str, Tensor], key: str) -> Tensor:
     """A node of each solution `[*B]`."""
-    value = state[key]
-    return value.squeeze(-1) if value.dim() == _axes(state, 0) else value
+    value, mask = state[key], state.get("action_mask", None)
+    return value.squeeze(-1) if mask is not None and value.dim() == mask.dim() else value
 
 
 def per_node(state: Mapping[str, Tensor], key: str, num_nodes: int) -> Tensor:
@@ -42,9 +42,3 @@ def per_node(state: Mapping[str, Tensor], key: str, num_nodes: int) -> Tensor:
         f"customers, got {list(value.shape)}; change what _reset returns, or pass custom "
         "embeddings (init_embedding)"
     )
-
-
-def _axes(state: Mapping[str, Tensor], otherwise: int) -> int:
-    """Batch axes and one more; a state without a mask is taken as it is."""
-    mask = state.get("action_mask", None)
-    return otherwise if mask is None else mask.dim()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import torch
@@ -126,19 +126,43 @@ def decode(task: DecodingTask, strategy: DecodingStrategy) -> Rollout:
         task: What is decoded.
         strategy: Chooses the actions.
     """
-    state, history, end = task.state, _History(task, strategy), EndOfEpisode(task)
-    for action in task.forced_actions:
-        history.add_forced(action)
+    state, forced, end = task.state, task.forced_actions, EndOfEpisode(task)
+    for action in forced:
         state = task.advance(state, action)
 
-    step = len(task.forced_actions)
+    decisions: list[Decision] = []
+    records: list[State] = []  # what the replay needs of each step
+    first_logits = None
+    step = len(forced)
     while not end.is_reached(step, state):
         logits = task.logits(state)
         decision = strategy.decide(task, logits, step, state)
-        history.add(state, logits, decision)
+        if not decisions and not task.with_log_probs:
+            first_logits = gather_nodes(logits, decision.action)
+        decisions.append(decision)
+        record = {key: state[key] for key in task.record}
+        if decision.support is not None:
+            record[SUPPORT] = decision.support
+        records.append(record)
         state = task.advance(state, decision.action)
         step += 1
-    return history.to_rollout(state, surplus=end.surplus)
+
+    last = len(decisions) - end.surplus
+    decisions, records = decisions[:last], records[:last]
+    certain = [torch.zeros(action.shape, device=action.device) for action in forced]
+    return Rollout(
+        actions=_stack(forced, [decision.action for decision in decisions]),
+        log_probs=_stack(certain, [decision.log_prob for decision in decisions])
+        if task.with_log_probs
+        else None,
+        entropy=_stack(certain, [decision.entropy for decision in decisions])
+        if task.with_entropy
+        else None,
+        state=state,
+        trace=_stack_records(records, task.record, state),
+        forced=len(forced),
+        first_logits=first_logits,
+    )
 
 
 def follow(
@@ -153,37 +177,26 @@ def follow(
         record: State keys to keep for every step after the forced ones.
         forced: Number of leading actions that are forced.
     """
-    trace = Trace(record)
+    records: list[State] = []
     for step, action in enumerate(actions.unbind(-1)):
         if step >= forced:
-            trace.add(state)
+            records.append({key: state[key] for key in record})
         state = env.advance(state, action)
-    return Rollout(actions, state=state, trace=trace.stack(state), forced=forced)
+    return Rollout(
+        actions, state=state, trace=_stack_records(records, record, state), forced=forced
+    )
 
 
-class Trace:
-    """Values of some state keys at every step that the policy decides.
+def _stack(forced: Sequence[Tensor], chosen: Sequence[Tensor | None]) -> Tensor:
+    """Values `[B, S]` of forced and chosen actions → `[B, S, T]`."""
+    return torch.stack([*forced, *(value for value in chosen if value is not None)], -1)
 
-    Args:
-        keys: The keys.
-    """
 
-    def __init__(self, keys: tuple[str, ...]) -> None:
-        self.values: dict[str, list[Tensor]] = {key: [] for key in keys}
-
-    def add(self, state: State) -> None:
-        """Keeps the values of one step."""
-        for key, values in self.values.items():
-            values.append(state[key])
-
-    def stack(self, state: State, surplus: int = 0) -> State:
-        """The values of all steps but the last `surplus`: `[B, S, T, ...]`."""
-        if not all(self.values.values()):  # no step: tensors without steps
-            return {key: state[key].unsqueeze(2)[:, :, :0] for key in self.values if key in state}
-        return {
-            key: _stack_steps(values[: len(values) - surplus])
-            for key, values in self.values.items()
-        }
+def _stack_records(records: list[State], keys: tuple[str, ...], final: State) -> State:
+    """Recorded values of all steps `[B, S, T, ...]`; of none, tensors without steps."""
+    if not records:
+        return {key: final[key].unsqueeze(2)[:, :, :0] for key in keys if key in final}
+    return {key: _stack_steps([record[key] for record in records]) for key in records[0]}
 
 
 def _stack_steps(values: list[Tensor]) -> Tensor:
@@ -192,55 +205,6 @@ def _stack_steps(values: list[Tensor]) -> Tensor:
     if all(value is first for value in values):
         return first.unsqueeze(2).expand(*first.shape[:2], len(values), *first.shape[2:])
     return torch.stack(values, 2)
-
-
-class _History:
-    """What the decode loop keeps of its steps."""
-
-    def __init__(self, task: DecodingTask, strategy: DecodingStrategy) -> None:
-        self.forced = len(task.forced_actions)
-        self.trace = Trace(task.record)
-        if task.record and strategy.truncates:
-            self.trace.values[SUPPORT] = []
-        self.actions: list[Tensor] = []
-        self.log_probs: list[Tensor] | None = [] if task.with_log_probs else None
-        self.entropies: list[Tensor] | None = [] if task.with_entropy else None
-        self.first_logits: Tensor | None = None
-
-    def add_forced(self, action: Tensor) -> None:
-        """A forced action has probability one."""
-        self.actions.append(action)
-        for values in (self.log_probs, self.entropies):
-            if values is not None:
-                values.append(torch.zeros(action.shape, device=action.device))
-
-    def add(self, state: State, logits: Tensor, decision: Decision) -> None:
-        """Keeps the decision that was made in a state, from these logits."""
-        self.actions.append(decision.action)
-        self.trace.add(state if decision.support is None else {**state, SUPPORT: decision.support})
-        if self.log_probs is not None and decision.log_prob is not None:
-            self.log_probs.append(decision.log_prob)
-        elif self.first_logits is None:
-            self.first_logits = gather_nodes(logits, decision.action)
-        if self.entropies is not None and decision.entropy is not None:
-            self.entropies.append(decision.entropy)
-
-    def to_rollout(self, state: State, surplus: int) -> Rollout:
-        """The rollout, without the steps after the end of all solutions."""
-        last = len(self.actions) - surplus
-
-        def stack(values: list[Tensor] | None) -> Tensor | None:
-            return None if values is None else torch.stack(values[:last], -1)  # [B, S, T]
-
-        return Rollout(
-            actions=torch.stack(self.actions[:last], -1),
-            log_probs=stack(self.log_probs),
-            entropy=stack(self.entropies),
-            state=state,
-            trace=self.trace.stack(state, surplus),
-            forced=self.forced,
-            first_logits=self.first_logits,
-        )
 
 
 class EndOfEpisode:

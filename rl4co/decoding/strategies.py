@@ -11,23 +11,28 @@ import dataclasses
 import functools
 import inspect
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar, NamedTuple, TypeAlias, TypeVar
 
 import torch
 
+from tensordict import TensorDictBase
 from torch import Tensor
 
 from rl4co import kernels
 from rl4co.core.adapters import adapt, hint
 from rl4co.core.errors import ConfigError, UnknownNameError
-from rl4co.core.ops import gather_nodes, step_entropy
+from rl4co.core.ops import gather_nodes, step_entropy, unbatchify
 from rl4co.core.registry import DECODING
 from rl4co.decoding.beam import beam_search
 from rl4co.decoding.logits import filter_logits, sample_actions
 from rl4co.decoding.rollout import DecodingTask, Rollout, decode, follow
+from rl4co.envs.base import RL4COEnvBase
 
 S = TypeVar("S", bound="DecodingStrategy")
+
+#: (state, environment, number of starts S) → first actions `[S * B]`.
+StartsFn = Callable[[TensorDictBase, RL4COEnvBase, int], Tensor]
 
 
 class Decision(NamedTuple):
@@ -154,6 +159,29 @@ class DecodingStrategy:
         strategy.__post_init__()
         return strategy
 
+    def forced_starts(
+        self, env: RL4COEnvBase, td: TensorDictBase, select_start_nodes_fn: StartsFn | None = None
+    ) -> Tensor | None:
+        """Forced first actions `[B, S, K]` of multi-start; None if the policy chooses all actions.
+
+        Args:
+            env: The environment.
+            td: State right after reset, batch `[B]`.
+            select_start_nodes_fn: Replaces the environment's choice of starts.
+        """
+        if not self.multistart:
+            return None
+        num_starts = self.num_starts or env.get_num_starts(td)
+        if select_start_nodes_fn is None:
+            first = env.select_start_nodes(td, num_starts)
+        else:
+            first = select_start_nodes_fn(td, env, num_starts)
+        starts = unbatchify(first, num_starts).unsqueeze(-1)  # [B, S, 1]
+        prefix = env.start_prefix(dict(td.items()))  # [B, K - 1], before the start itself
+        if prefix is None:
+            return starts
+        return torch.cat([prefix.unsqueeze(1).expand(-1, num_starts, -1), starts], -1)
+
     def count_solutions(self, starts: Tensor | None) -> int:
         """Solutions S per instance.
 
@@ -277,6 +305,15 @@ class Evaluate(DecodingStrategy):
                 f"expected actions alone to say how many solutions there are, got "
                 f"num_samples={self.num_samples} and num_starts={self.num_starts}"
             )
+
+    def forced_starts(
+        self, env: RL4COEnvBase, td: TensorDictBase, select_start_nodes_fn: StartsFn | None = None
+    ) -> Tensor | None:
+        """The first of the known actions, if they were decoded with starts."""
+        if not self.multistart:
+            return None
+        prefix = env.start_prefix(dict(td.items()))  # [B, K - 1]
+        return self.known_actions[..., : 1 if prefix is None else 1 + prefix.shape[-1]]
 
     def count_solutions(self, starts: Tensor | None) -> int:
         """As many as there are actions for."""

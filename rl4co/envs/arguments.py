@@ -16,7 +16,15 @@ from rl4co.core.errors import (
     format_indices,
 )
 from rl4co.envs.hooks import State
-from rl4co.envs.instances import number_kind
+
+
+def number_kind(value: Tensor) -> str:
+    """Which sort of numbers a tensor holds, for messages."""
+    if value.dtype == torch.bool:
+        return "boolean"
+    if value.dtype.is_complex:
+        return "complex"
+    return "floating point" if value.dtype.is_floating_point else "integer"
 
 
 def check_is_tensordict(instances: object) -> None:

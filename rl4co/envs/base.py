@@ -363,9 +363,7 @@ class RL4COEnvBase(RecordsArguments, ProblemHooks, EnvBase):
             `[S * B]`, row `s * B + b` is start s of instance b; several batch axes count as one, no
             batch axis as one instance
         """
-        state = dict(td.items())
-        self._check_num_starts(state, num_starts)
-        starts = self._start_actions(state, num_starts)  # [*B, S]
+        starts = self.start_actions(dict(td.items()), num_starts)  # [*B, S]
         return flatten_starts(starts, td.batch_dims)
 
     def start_actions(self, state: State, num_starts: int) -> Tensor:

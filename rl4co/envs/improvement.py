@@ -26,11 +26,10 @@ from rl4co.core.errors import (
 )
 from rl4co.core.modes import evaluating
 from rl4co.core.rng import derive_generator, forked_rng
-from rl4co.envs.arguments import check_is_tensordict, reject_violations
+from rl4co.envs.arguments import check_is_tensordict, number_kind, reject_violations
 from rl4co.envs.base import RL4COEnvBase
 from rl4co.envs.first_solutions import construct
 from rl4co.envs.hooks import State
-from rl4co.envs.instances import number_kind
 from rl4co.envs.routing._parts import tour_length
 from rl4co.envs.successors import (
     order_from_successors,

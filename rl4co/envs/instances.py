@@ -18,6 +18,7 @@ from torch import Tensor
 
 from rl4co.core.errors import ConfigError, FileFormatError, InvalidInstanceError, format_indices
 from rl4co.data.io import load_npz_to_tensordict
+from rl4co.envs.arguments import number_kind
 from rl4co.envs.hooks import ProblemHooks
 
 #: Largest number of an instance: squares of it, and sums of many of them, are finite in float32.
@@ -204,15 +205,6 @@ class InstanceSchema:
                     f"expected {self.problem} key {key!r} of dtype int64, got {value.dtype}; "
                     "convert it before reset"
                 )
-
-
-def number_kind(value: Tensor) -> str:
-    """Which sort of numbers a tensor holds, for messages."""
-    if value.dtype == torch.bool:
-        return "boolean"
-    if value.dtype.is_complex:
-        return "complex"
-    return "floating point" if value.dtype.is_floating_point else "integer"
 
 
 def _range_faults(key: str, value: Tensor, batch_dims: int, unlimited: bool) -> dict[str, Tensor]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -24,7 +24,6 @@ from rl4co.core.modes import evaluating
 from rl4co.core.ops import gather_nodes
 from rl4co.core.rng import derive_generator
 from rl4co.decoding.rollout import DecodingTask
-from rl4co.decoding.starts import forced_starts
 from rl4co.decoding.strategies import (
     Decision,
     DecodeType,
@@ -32,7 +31,7 @@ from rl4co.decoding.strategies import (
     Greedy,
     get_decoding_strategy,
 )
-from rl4co.envs.base import RL4COEnvBase, State
+from rl4co.envs.base import RL4COEnvBase
 from rl4co.models.policies.constructive import ConstructivePolicy
 from rl4co.tasks.approaches import Answer, ByModel
 from rl4co.tasks.evaluators import device_of
@@ -91,7 +90,9 @@ class _RecordingStrategy(DecodingStrategy):
     def filter(self, logits: Tensor, mask: Tensor) -> Tensor:
         return self.inner.filter(logits, mask)
 
-    def decide(self, task: DecodingTask, logits: Tensor, step: int, state: State) -> Decision:
+    def decide(
+        self, task: DecodingTask, logits: Tensor, step: int, state: Mapping[str, Tensor]
+    ) -> Decision:
         mask = state["action_mask"]  # [1, 1, N]
         if mask[..., 0].numel() != 1:
             raise UnsupportedError(
@@ -272,5 +273,5 @@ class ByTracedModel(ByModel):
         method = find_method(self.method)
         if not isinstance(method, EvalMethod):
             return 0
-        starts = forced_starts(get_decoding_strategy(method.decode_type), self.env, state)
+        starts = get_decoding_strategy(method.decode_type).forced_starts(self.env, state)
         return 0 if starts is None else starts.shape[-1]

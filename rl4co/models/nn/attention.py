@@ -130,11 +130,6 @@ class PointerAttention(nn.Module):
         self.project_out = nn.Linear(embed_dim, embed_dim, bias=out_bias)
         self.sdpa_fn = sdpa_fn or attention
 
-    @property
-    def has_default_attention(self) -> bool:
-        """Whether the attention function is not a custom one."""
-        return self.sdpa_fn is attention
-
     def split_heads(self, x: Tensor) -> Tensor:
         """`[B, N, D]` → `[B, H, N, d]`."""
         return split_heads(x, self.num_heads)
@@ -172,7 +167,8 @@ class PointerAttention(nn.Module):
     def glimpse(self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor) -> Tensor:
         """Concatenated heads `[B, Q, D]` of attention over the (allowed) nodes."""
         q = self.split_heads(query)  # [B, H, Q, d]
-        return merge_heads(self.sdpa_fn(q, key, value, attn_mask=self._inner_mask(mask)))
+        inner = mask.unsqueeze(1) if self.mask_inner else None  # [B, 1, Q, N]
+        return merge_heads(self.sdpa_fn(q, key, value, attn_mask=inner))
 
     def point(self, heads: Tensor, logit_key: Tensor, folded_key: Tensor | None = None) -> Tensor:
         """Logits `[B, Q, N]` of heads `[B, Q, D]`."""
@@ -192,7 +188,7 @@ class PointerAttention(nn.Module):
         projection has a bias.
         """
         layer = self.project_out
-        if not (self.has_default_attention and kernels.is_untouched(self)):
+        if not (self.sdpa_fn is attention and kernels.is_untouched(self)):
             return None
         if not isinstance(layer, nn.Linear) or layer.bias is not None:  # experts have none
             return None
@@ -229,9 +225,6 @@ class PointerAttention(nn.Module):
             mask_inner=self.mask_inner, with_entropy=with_entropy, **filters,
         )  # fmt: skip
 
-    def _inner_mask(self, mask: Tensor) -> Tensor | None:
-        return mask.unsqueeze(1) if self.mask_inner else None  # [B, 1, Q, N]
-
     def changed_glimpse(
         self,
         query: Tensor,
@@ -257,9 +250,8 @@ class PointerAttention(nn.Module):
         slope = (q * w_key.view(by_head)).sum(-1, keepdim=True)  # [B, H, Q, 1]
         x_heads = x.unsqueeze(1)  # [B, 1, Q, N]
         scores = torch.addcmul(q @ key.mT, slope, x_heads)  # [B, H, Q, N]
-        inner = self._inner_mask(mask)
-        if inner is not None:
-            scores = torch.where(inner, scores, -torch.inf)
+        if self.mask_inner:
+            scores = torch.where(mask.unsqueeze(1), scores, -torch.inf)
         weights = scores.softmax(-1)
         share = (weights * x_heads).sum(-1, keepdim=True)  # [B, H, Q, 1]
         return merge_heads(torch.addcmul(weights @ value, share, w_value.view(by_head)))

@@ -27,18 +27,17 @@ from rl4co.core.ops import flatten_starts, unbatchify
 from rl4co.core.registry import ENVS
 from rl4co.decoding.replay import LogProbFn, replay
 from rl4co.decoding.rollout import DecodingTask, Rollout, expand_solutions
-from rl4co.decoding.starts import StartsFn, forced_starts
 from rl4co.decoding.strategies import (
     DecodeType,
     DecodingStrategy,
     Evaluate,
+    StartsFn,
     complete_strategy,
     is_multistart,
 )
 from rl4co.envs.base import RL4COEnvBase, State
 from rl4co.models.policies.diagnostics import check_finite, explained_errors, reject_nan
 from rl4co.models.policies.modules import ConstructiveDecoder, NoEncoder
-from rl4co.models.policies.plan import Outputs, Plan, limit_steps, require_one_batch_axis
 from rl4co.models.policies.precision import (
     is_inference,
     leave_inference_mode,
@@ -53,6 +52,59 @@ _log = logging.getLogger(__name__)
 
 
 @dataclasses.dataclass(frozen=True)
+class Outputs:
+    """What a policy call returns.
+
+    Attributes:
+        reward: Rewards of the solutions.
+        actions: Their actions.
+        entropy: Their entropy, summed over steps.
+        hidden: The encoder's result.
+        init_embeds: The init embeddings.
+        summed: Log-likelihoods are summed over steps.
+    """
+
+    reward: bool = True
+    actions: bool = True
+    entropy: bool = False
+    hidden: bool = False
+    init_embeds: bool = False
+    summed: bool = True
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """What one call of a policy does.
+
+    Attributes:
+        env: The environment.
+        td: The instances' state in the precision of the network, batch `[B]`.
+        state: The same as a plain mapping.
+        exact: The same state as it was passed, for rewards.
+        strategy: How solutions are decoded.
+        starts: First actions `[B, S, K]` that are forced, or None.
+        num_solutions: Solutions S per instance.
+        num_steps: Exact number of steps, or None.
+        max_steps: Limit of the steps, or None for the environment's bound.
+        replay_keys: State keys with which the log-probabilities of all steps are computed at once,
+            after the rollout; None: they are computed step by step.
+        outputs: What is returned.
+    """
+
+    env: RL4COEnvBase
+    td: TensorDictBase
+    state: State
+    exact: State
+    strategy: DecodingStrategy
+    starts: Tensor | None
+    num_solutions: int
+    num_steps: int | None
+    max_steps: int | None
+    replay_keys: tuple[str, ...] | None
+    outputs: Outputs
+
+
+@dataclasses.dataclass(frozen=True)
 class Encoding:
     """The result of the encoder, and what the decoder prepared from it.
 
@@ -60,13 +112,13 @@ class Encoding:
         hidden: The encoder's result.
         init_embeds: Init embeddings `[B, N, D]`, or None if `hidden` was passed.
         cache: What the decoder computes once per instance.
-        memory: The decoder's memory before the first step `[B, S, ...]`; most have none.
+        task: What the strategy decodes: this policy's logits on the states of all solutions.
     """
 
     hidden: Any
     init_embeds: Tensor | None
     cache: Any
-    memory: State
+    task: DecodingTask
 
 
 class ConstructivePolicy(PretrainedMixin, nn.Module):
@@ -234,13 +286,17 @@ class ConstructivePolicy(PretrainedMixin, nn.Module):
 
         Arguments are those of :meth:`forward`.
         """
-        require_one_batch_axis(td)
+        if len(td.batch_size) != 1:
+            raise ConfigError(
+                f"expected a state with one batch axis, got batch {list(td.batch_size)}; "
+                "flatten the batch, or unsqueeze(0) a single instance"
+            )
         exact = dict(td.items())
-        max_steps = limit_steps(env, exact, max_steps, strategy.multistart, outputs.reward)
+        max_steps = _limit_steps(env, exact, max_steps, strategy.multistart, outputs.reward)
         td = match_precision(td, self)
         if isinstance(strategy, Evaluate):
             num_steps = strategy.known_actions.shape[-1]
-        starts = forced_starts(strategy, env, td, select_start_nodes_fn)
+        starts = strategy.forced_starts(env, td, select_start_nodes_fn)
         replay_keys = None
         if strategy.can_replay and (strategy.has_actions or torch.is_grad_enabled()):
             replay_keys = self.decoder.replay_keys
@@ -262,12 +318,11 @@ class ConstructivePolicy(PretrainedMixin, nn.Module):
         elif plan.outputs.init_embeds:
             raise ConfigError("expected return_init_embeds=False beside hidden, got True")
         cache = self.decoder.prepare(hidden, plan.state)
-        solutions = expand_solutions(plan.state, plan.num_solutions)
-        return Encoding(hidden, init_embeds, cache, self.decoder.start_memory(solutions, cache))
+        return Encoding(hidden, init_embeds, cache, self._decoding_task(plan, hidden, cache))
 
     def roll_out(self, plan: Plan, encoding: Encoding) -> Rollout:
         """Step 3: the strategy constructs solutions; without gradients, if they are replayed."""
-        task = self.decoding_task(plan, encoding)
+        task = encoding.task
         with torch.set_grad_enabled(torch.is_grad_enabled() and plan.replay_keys is None):
             try:
                 rollout = plan.strategy.run(task)
@@ -281,7 +336,7 @@ class ConstructivePolicy(PretrainedMixin, nn.Module):
 
     def replay(self, plan: Plan, encoding: Encoding, rollout: Rollout) -> Rollout:
         """Step 4: log-probabilities and entropies of all steps at once, differentiable."""
-        task = self.decoding_task(plan, encoding)
+        task = encoding.task
         memory = self.decoder.recall(task.state, rollout.actions, encoding.cache)
         for key, value in memory.items():
             rollout.trace[key] = value[:, :, rollout.forced :]  # [B, S, T', ...]
@@ -323,20 +378,26 @@ class ConstructivePolicy(PretrainedMixin, nn.Module):
 
     # ---------------------------------------------------------------- parts of the steps
 
-    def decoding_task(self, plan: Plan, encoding: Encoding) -> DecodingTask:
+    def _decoding_task(self, plan: Plan, hidden: Any, cache: Any) -> DecodingTask:
         """The task of the strategy: this policy's logits on the states of all solutions."""
-        decoder, cache = self.decoder, encoding.cache
-        state = {**expand_solutions(plan.state, plan.num_solutions), **encoding.memory}
+        decoder = self.decoder
+        state = expand_solutions(plan.state, plan.num_solutions)
+        memory = decoder.start_memory(state, cache)  # [B, S, ...]; most decoders have none
+        record: tuple[str, ...] = ()
         replays = plan.replay_keys is not None
-        memorise = functools.partial(_update_memory, decoder, cache) if encoding.memory else None
+        if plan.replay_keys is not None:
+            fewest, most = plan.env.step_bounds(plan.exact)
+            # Finished solutions need no replay, where lengths may differ.
+            ending = ("done",) if plan.num_steps is None and fewest < most else ()
+            record = tuple(dict.fromkeys((*plan.replay_keys, "action_mask", *ending)))
         return DecodingTask(
             plan.env,
-            state,
-            decoder.logits_fn(plan.env, encoding.hidden, cache),
-            memorise,
-            tuple(encoding.memory),
+            {**state, **memory},
+            decoder.logits_fn(plan.env, hidden, cache),
+            functools.partial(_update_memory, decoder, cache) if memory else None,
+            tuple(memory),
             plan.starts,
-            record=plan.recorded_keys,
+            record=record,
             with_log_probs=not replays and (plan.strategy.log_probs or torch.is_grad_enabled()),
             with_entropy=not replays and plan.outputs.entropy,
             num_steps=plan.num_steps,
@@ -357,12 +418,12 @@ class ConstructivePolicy(PretrainedMixin, nn.Module):
 
     def _reward(self, plan: Plan, encoding: Encoding, rollout: Rollout) -> Tensor:
         """Rewards `[B, S]` of the solutions, for the instances in their original precision."""
+        if plan.env.scores_final_states and rollout.state:
+            return plan.env.get_reward(rollout.state, rollout.actions)
         width = rollout.actions.shape[1]  # not S after a beam search
         state = expand_solutions(plan.exact, width)
         if width == plan.num_solutions:  # a decoder may have changed the states of solutions
-            state.update(encoding.memory)
-        if plan.env.scores_final_states and rollout.state:
-            state = rollout.state
+            state.update({key: encoding.task.state[key] for key in encoding.task.memory_keys})
         return plan.env.get_reward(state, rollout.actions)
 
     # ---------------------------------------------------------------- settings
@@ -416,6 +477,36 @@ class ConstructivePolicy(PretrainedMixin, nn.Module):
                 "RL4COEnvBase, or wrap an environment and forward its attributes"
             )
         return env
+
+
+def _limit_steps(
+    env: RL4COEnvBase, state: State, max_steps: int | None, multistart: bool, calc_reward: bool
+) -> int | None:
+    """Limit of the steps of a call; None for the environment's bound.
+
+    Raises for what cannot work on partially built solutions: a start, or the reward of the
+    remaining actions. A state right after `reset` has no `action`, so it costs no look at the
+    device.
+    """
+    if "action" not in state or not bool(state["i"].any()):
+        return max_steps
+    if bool(state["done"].all()):
+        raise ConfigError(
+            f"expected {env.name} instances with something left to decide, got finished ones only"
+        )
+    if multistart:
+        raise ConfigError(
+            f"expected a {env.name} state right after reset for multi-start, got one in which "
+            "steps were taken; starts are first actions, so use greedy, sampling or beam_search"
+        )
+    if calc_reward:
+        raise ConfigError(
+            f"expected calc_reward=False for partially built {env.name} solutions, got True; the "
+            "returned actions are the remaining ones, and only a whole solution has a reward: "
+            "env.get_reward(td, torch.cat([earlier_actions, out['actions']], -1))"
+        )
+    left = env.steps_left(state)[1]
+    return left if max_steps is None else min(left, max_steps)
 
 
 @functools.cache

@@ -299,10 +299,10 @@ class ImprovementPolicy(PretrainedMixin, nn.Module):
         return self.critic(embeddings, state["cost_bsf"])
 
     def _rule(self, phase: str, decode_type: str | None, decoding: Mapping[str, Any]) -> ChoiceRule:
-        settings = ("temperature", "top_k", "top_p", "tanh_clipping")
+        names = ("temperature", "top_k", "top_p", "tanh_clipping")
         for name in decoding:
-            if name not in settings:
-                raise UnknownNameError("argument of decoding", name, settings)
+            if name not in names:
+                raise UnknownNameError("argument of decoding", name, names)
         settings = {"temperature": self.temperature, "tanh_clipping": self.tanh_clipping}
         return ChoiceRule(decode_type or self.decode_types[phase], **{**settings, **decoding})
 

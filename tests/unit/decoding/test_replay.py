@@ -227,7 +227,7 @@ def test_pieces_change_nothing(instances, make_policy, decoding, limit, monkeypa
     found = []
     for size in (2**30, limit):
         monkeypatch.setattr(pieces, "PIECE", {"cpu": size})
-        monkeypatch.setattr(pieces, "WHOLE", 1)
+        monkeypatch.setattr(pieces, "MAX_UNSPLIT", 1)
         settings = {"rng": torch.Generator().manual_seed(3), **DECODINGS[decoding]}
         out = policy(td, env, return_entropy=True, **settings)
         policy.zero_grad()
@@ -243,7 +243,7 @@ def test_large_batches_are_cut_by_instance(make_env, make_policy, monkeypatch):
     """Each piece has all steps of some instances, and is computed again in the backward pass."""
     env, policy = make_env("tsp", 9), make_policy("tsp")
     monkeypatch.setattr(pieces, "PIECE", {"cpu": 2 * 9 * 9})
-    monkeypatch.setattr(pieces, "WHOLE", 1)
+    monkeypatch.setattr(pieces, "MAX_UNSPLIT", 1)
     sizes = []
     policy.decoder.register_forward_hook(lambda _, given, out: sizes.append(out.shape[:2]))
     out = policy(env.reset(batch_size=5), env)

@@ -13,7 +13,8 @@ from torch import Tensor
 from rl4co.core.errors import InvalidInstanceError
 from rl4co.core.registry import ENVS
 from rl4co.envs import RL4COEnvBase, get_env
-from rl4co.envs.instances import LARGEST, number_kind
+from rl4co.envs.arguments import number_kind
+from rl4co.envs.instances import LARGEST
 
 OTHER_DTYPES = (torch.float32, torch.int64, torch.int32, torch.uint8, torch.bool, torch.complex64)
 

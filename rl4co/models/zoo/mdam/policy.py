@@ -17,8 +17,7 @@ from rl4co.core.ops import batchify
 from rl4co.decoding.rollout import Rollout
 from rl4co.envs.base import RL4COEnvBase
 from rl4co.models.policies.autoregressive import AutoregressivePolicy
-from rl4co.models.policies.constructive import Encoding
-from rl4co.models.policies.plan import Plan
+from rl4co.models.policies.constructive import Encoding, Plan
 from rl4co.models.policies.precision import match_precision
 from rl4co.models.rl.losses import path_divergence
 from rl4co.models.zoo.mdam.decoder import MDAMDecoder
@@ -148,8 +147,9 @@ class MDAMPolicy(AutoregressivePolicy):
     def roll_out(self, plan: Plan, encoding: Encoding) -> Rollout:
         """Also compares the paths in their first choice, where gradients are wanted."""
         if torch.is_grad_enabled():
-            state = self.decoding_task(plan, encoding).state
-            first = {key: value[:, :1] for key, value in state.items()}  # [P * B, 1, ...]
+            first = {
+                key: value[:, :1] for key, value in encoding.task.state.items()
+            }  # [P * B, 1, ...]
             logits = plan.strategy.filter(self.decoder(first, encoding.cache), first["action_mask"])
             by_path = logits.log_softmax(-1).unflatten(0, (self.decoder.num_paths, -1))
             encoding.hidden.notes["divergence"] = path_divergence(by_path).squeeze(-1)  # [B]
