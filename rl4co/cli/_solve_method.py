@@ -58,6 +58,11 @@ class SolveMethod:
     lkh: dict[str, Any]  # options of this solver
     allow_classes: list[str]
 
+    def within(self, seconds: TimeSplit) -> SolveMethod:
+        """The same method with other seconds for its stages."""
+        improving = {**self.improving, "seconds": seconds.improve}
+        return dataclasses.replace(self, max_runtime=seconds.first, improving=improving)
+
     def check(self) -> None:
         """Raises for options that exclude each other or would have no effect."""
         methods = {"--solver": self.solver, "--model": self.model, "--initial": self.initial}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import sys
+import time
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -54,7 +55,7 @@ def solve(
         float | None,
         typer.Option(
             help="Seconds per instance of a solver (default: 10) or a --search, including "
-            "--improve and --polish."
+            "--improve and --polish. For a single file, loading libraries counts, up to half of it."
         ),
     ] = None,
     model: Annotated[
@@ -153,6 +154,7 @@ def solve(
     debug: DebugFlag = False,
 ) -> None:
     """Solve files: value in their units, gap to the best-known value, routes or schedule."""
+    began = time.perf_counter()
     if max_input_size is not None:
         from rl4co.data.size_limit import set_input_limit
 
@@ -201,6 +203,10 @@ def solve(
     steps_shown = shown and improve is not None and len(instances) == 1
     with warnings_in_lines(), catch_interrupts() as interrupt:
         output.check(reading)
+        if max_runtime is not None and len(instances) == 1:
+            max_runtime -= min(time.perf_counter() - began, max_runtime / 2)
+            seconds = TimeSplit.split(max_runtime, improve is not None, improve_seconds, polish)
+            solve_method = solve_method.within(seconds)
         outcomes = solve_files(
             instances,
             solve_method.approach(device, steps_shown),

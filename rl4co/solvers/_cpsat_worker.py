@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from ortools.sat.python import cp_model
 
-from rl4co.solvers._job_report import is_cancelled, record_cost, report_incumbent
+from rl4co.solvers._job_report import is_cancelled, job_start, record_cost, report_incumbent
 from rl4co.solvers._orders import Jobs, Order, left_shifted
 
 #: Most jobs for which the order of each triple is modelled, which yields the best bounds.
@@ -24,7 +24,7 @@ class Limits(NamedTuple):
     """When to stop.
 
     Attributes:
-        max_runtime: Seconds, building the model included.
+        max_runtime: Seconds, the start of the process and building the model included.
         num_workers: Threads.
         seed: Random seed.
         unit: What one unit of the objective is worth, for the reported costs.
@@ -49,7 +49,8 @@ def solve_shop(jobs: Jobs, order: Order, limits: Limits) -> tuple[Any, float, bo
         Such an order for the best schedule, a lower bound on the makespan, and whether the schedule
         is proven to be optimal.
     """
-    began, limits = time.perf_counter(), Limits(*limits)
+    limits = Limits(*limits)
+    began = job_start(limits.max_runtime)
     longest = max(sum(min(operation.values()) for operation in job) for job in jobs)
     report_incumbent((list(order), longest, False))
     shop = _Shop(jobs, order)
@@ -159,7 +160,8 @@ def solve_tardiness(
         The jobs in the best order, a lower bound on the cost, and whether it is proven to be
         optimal.
     """
-    began, limits = time.perf_counter(), Limits(*limits)
+    limits = Limits(*limits)
+    began = job_start(limits.max_runtime)
     report_incumbent((list(order), 0.0, False))
     model, size, horizon = cp_model.CpModel(), len(process), sum(process)
     place = {job: position for position, job in enumerate(order)}
@@ -218,7 +220,7 @@ def _solve(
     Args:
         model: The model.
         limits: When to stop.
-        began: When the job did.
+        began: When the limit of the job did.
         read: Reads a solution from the values of a solver.
         parameters: Parameters of CP-SAT.
     """

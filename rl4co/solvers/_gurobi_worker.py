@@ -11,12 +11,13 @@ import gurobipy
 import numpy as np
 import scipy.sparse
 
+from rl4co.solvers._job_report import job_start
 from rl4co.solvers._mip_problem import Limits, MixedIntegerProblem, Result
 
 
 def solve(problem: MixedIntegerProblem, limits: Limits) -> Result:
     """The best solution within the limits."""
-    began = time.perf_counter()
+    began = job_start(limits.max_runtime)
     kinds = np.where(problem.is_integer, gurobipy.GRB.BINARY, gurobipy.GRB.CONTINUOUS)
     shape = (problem.num_rows, len(problem.cost))
     matrix = scipy.sparse.csr_matrix((problem.value, problem.column, problem.start), shape=shape)

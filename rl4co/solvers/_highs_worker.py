@@ -12,19 +12,18 @@ from typing import Any
 import highspy
 import numpy as np
 
-from rl4co.solvers._job_report import is_cancelled, report_incumbent
+from rl4co.solvers._job_report import is_cancelled, job_start, report_incumbent
 from rl4co.solvers._mip_problem import Limits, MixedIntegerProblem, Result
 
 
 def solve(problem: MixedIntegerProblem, limits: Limits) -> Result:
     """The best solution within the limits."""
-    began = time.perf_counter()
+    began = job_start(limits.max_runtime)
     solver = highspy.Highs()
     options = {
         "output_flag": False,
         "threads": 1,
         "random_seed": limits.seed,
-        "time_limit": limits.max_runtime,
         # The default accepts solutions that are 0.01 % worse than the optimum.
         "mip_rel_gap": 0.0,
     }
@@ -46,6 +45,8 @@ def solve(problem: MixedIntegerProblem, limits: Limits) -> Result:
 
     solver.cbMipImprovingSolution.subscribe(report_solution)
     solver.cbMipInterrupt.subscribe(check_cancelled)
+    left = limits.max_runtime - (time.perf_counter() - began)
+    solver.setOptionValue("time_limit", max(left, 0.0))
     solver.run()
     info = solver.getInfo()
     has_solution = info.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from rl4co.solvers._job_report import is_cancelled
+from rl4co.solvers._job_report import is_cancelled, job_start
 from rl4co.solvers._problem import Route, RoutingProblem
 
 #: A customer, or the two nodes of an order.
@@ -33,7 +33,7 @@ def solve_problem(problem: RoutingProblem, max_runtime: float) -> tuple[list[Rou
         problem: In real numbers.
         max_runtime: Seconds after which customers are inserted in the order of the instance.
     """
-    deadline = time.perf_counter() + max_runtime
+    deadline = job_start(max_runtime) + max_runtime
     routes = _Construction(problem, deadline).run()
     if routes is None and problem.delivery is not None:
         # Vehicles are scarce: large customers go first.

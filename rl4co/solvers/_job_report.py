@@ -36,16 +36,32 @@ class JobReport:
 
 
 _started = time.perf_counter()
+_delay = 0.0
 _current = JobReport()
 _cancelled = threading.Event()
 _send: Callable[[Any], None] | None = None
 
 
-def start_report() -> JobReport:
-    """Starts the report of a new job."""
-    global _started, _current
-    _started, _current = time.perf_counter(), JobReport()
+def start_report(delay: float = 0.0) -> JobReport:
+    """Starts the report of a new job.
+
+    Args:
+        delay: Seconds since the job was sent: while the process started.
+    """
+    global _started, _delay, _current
+    _started, _delay, _current = time.perf_counter(), max(delay, 0.0), JobReport()
     return _current
+
+
+def job_start(max_runtime: float) -> float:
+    """When the limit of the current job began, as a time of `time.perf_counter`.
+
+    The start of the process counts towards the limit, but takes at most half of it.
+
+    Args:
+        max_runtime: Limit in seconds.
+    """
+    return time.perf_counter() - min(_delay, max_runtime / 2)
 
 
 def record_cost(cost: float) -> bool:

@@ -18,6 +18,8 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from rl4co.solvers._job_report import job_start
+
 #: Seconds beyond its time after which LKH ends its process, unless it was killed before. It does
 #: not let other threads of Python run, so these would not notice that the owner is gone.
 LAST_RESORT = 10.0
@@ -45,7 +47,7 @@ def solve_tour(
         best_file: File for the best tour so far.
         start: Tour with which each run begins; None: LKH makes one.
     """
-    began = time.perf_counter()
+    began = job_start(max_runtime)
     # The public `elkai.DistanceMatrix` has no way to pass a time limit or a seed.
     from elkai import _elkai
 

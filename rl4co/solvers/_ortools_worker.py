@@ -14,7 +14,7 @@ import numpy as np
 from ortools.constraint_solver import pywrapcp, routing_enums_pb2
 from ortools.util import optional_boolean_pb2
 
-from rl4co.solvers._job_report import is_cancelled, record_cost, report_incumbent
+from rl4co.solvers._job_report import is_cancelled, job_start, record_cost, report_incumbent
 from rl4co.solvers._problem import INFINITY, Array, Route, RoutingProblem, Vehicle
 
 #: By which costs are multiplied where legs may cost nothing. Lengths then count as a tie-breaker:
@@ -34,12 +34,12 @@ def solve_problem(
 
     Args:
         problem: In integers.
-        max_runtime: Seconds, building the model included.
+        max_runtime: Seconds, the start of the process and building the model included.
         max_solutions: Most solutions of the local search; None: only time counts.
     """
     if not problem.customers:
         return [], problem.cost([])
-    began = time.perf_counter()
+    began = job_start(max_runtime)
     model = _Model(problem)
     left = max_runtime - (time.perf_counter() - began)
     parameters = _search_parameters(problem, left, max_solutions)

@@ -14,7 +14,7 @@ import pyvrp
 
 from pyvrp.stop import MaxIterations, MaxRuntime, MultipleCriteria
 
-from rl4co.solvers._job_report import is_cancelled, record_cost, report_incumbent
+from rl4co.solvers._job_report import is_cancelled, job_start, record_cost, report_incumbent
 from rl4co.solvers._problem import INFINITY, Route, RoutingProblem, Vehicle
 
 #: Units of the largest capacity. With it an extra customer weighs about as much as an extra leg,
@@ -45,14 +45,14 @@ def solve_problem(
 
     Args:
         problem: In integers.
-        max_runtime: Seconds, building the model included.
+        max_runtime: Seconds, the start of the process and building the model included.
         max_iterations: Most iterations of the search; None: only time counts.
         seed: Seed of PyVRP.
         start: Solution to start from; None: PyVRP makes one.
     """
     if not problem.customers:
         return [], problem.cost([])
-    began = time.perf_counter()
+    began = job_start(max_runtime)
     model = _Model(problem)
     data = model.data()
     left = max(max_runtime - (time.perf_counter() - began), 0.0)

@@ -13,13 +13,13 @@ import numpy as np
 
 from pyscipopt import SCIP_EVENTTYPE, Eventhdlr, Model, quicksum
 
-from rl4co.solvers._job_report import is_cancelled, report_incumbent
+from rl4co.solvers._job_report import is_cancelled, job_start, report_incumbent
 from rl4co.solvers._mip_problem import Limits, MixedIntegerProblem, Result
 
 
 def solve(problem: MixedIntegerProblem, limits: Limits) -> Result:
     """The best solution within the limits."""
-    began = time.perf_counter()
+    began = job_start(limits.max_runtime)
     model = Model()
     model.hideOutput()
     variables = [

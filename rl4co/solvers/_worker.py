@@ -16,6 +16,7 @@ import queue
 import signal
 import sys
 import threading
+import time
 import traceback
 
 from typing import IO, Any
@@ -50,16 +51,17 @@ def main(target: str, parent: int) -> None:
             stream.flush()
 
     send_incumbents_with(lambda result: send("incumbent", result))
-    jobs: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+    jobs: queue.SimpleQueue[tuple[float, bytes]] = queue.SimpleQueue()
     threading.Thread(target=_listen, args=(sys.stdin.buffer, jobs), daemon=True).start()
     module, function = target.split(":")
     call = getattr(importlib.import_module(module), function)
     while True:
         # Unpickled in this thread: it may import what the target imports, and some packages fail
         # when two threads import them at the same time.
-        arguments = pickle.loads(jobs.get())
+        sent, job = jobs.get()
+        arguments = pickle.loads(job)
         send("started", None)
-        start_report()
+        start_report(delay=time.time() - sent)
         try:
             succeeded, result = True, call(*arguments)
         except Exception:
@@ -76,16 +78,16 @@ def end_with(parent: int) -> None:
             os._exit(1)
 
 
-def _listen(stream: IO[bytes], jobs: queue.SimpleQueue[bytes]) -> None:
+def _listen(stream: IO[bytes], jobs: queue.SimpleQueue[tuple[float, bytes]]) -> None:
     """Receives jobs and cancellations; ends the process with the stream."""
     try:
         while True:
-            kind, job = pickle.load(stream)
+            kind, sent, job = pickle.load(stream)
             if kind == "cancel":
                 cancel()
             else:
                 accept_job()
-                jobs.put(job)
+                jobs.put((sent, job))
     finally:
         os._exit(0)  # the parent has ended or closed the stream
 

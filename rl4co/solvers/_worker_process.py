@@ -96,14 +96,16 @@ class WorkerProcess:
 
         Args:
             arguments: Arguments.
-            max_runtime: Seconds from the start of the job until it should end; None: no limit.
+            max_runtime: Seconds until it should end; the start of the process takes at most half
+                of them. None: no limit.
             is_cancelled: Whether the job should end now.
             grace: Seconds that it may exceed its limit before it is killed.
         """
         messages: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()
         receiver = threading.Thread(target=self._receive, args=(arguments, messages), daemon=True)
         receiver.start()
-        incumbent, started, end = None, time.perf_counter(), float("inf")
+        incumbent, sent, end = None, time.perf_counter(), float("inf")
+        started = sent
         has_cancelled = False
         while time.perf_counter() < end:
             try:
@@ -116,7 +118,8 @@ class WorkerProcess:
                 incumbent = content
             elif kind == "started":
                 started = time.perf_counter()
-                end = float("inf") if max_runtime is None else started + max_runtime + grace
+                if max_runtime is not None:
+                    end = max(sent + max_runtime, started + max_runtime / 2) + grace
             if not has_cancelled and is_cancelled():
                 has_cancelled = True
                 end = min(end, time.perf_counter() + min(CANCEL_GRACE, grace))
@@ -139,7 +142,8 @@ class WorkerProcess:
         assert self._process.stdin is not None and self._process.stdout is not None
         try:
             with self._sending:
-                pickle.dump(("job", pickle.dumps(tuple(arguments))), self._process.stdin)
+                job = pickle.dumps(tuple(arguments))
+                pickle.dump(("job", time.time(), job), self._process.stdin)
                 self._process.stdin.flush()
             kind = ""
             while kind != "done":
@@ -153,7 +157,7 @@ class WorkerProcess:
         if self._sending.acquire(blocking=False):
             try:
                 assert self._process.stdin is not None
-                pickle.dump(("cancel", b""), self._process.stdin)
+                pickle.dump(("cancel", time.time(), b""), self._process.stdin)
                 self._process.stdin.flush()
             except OSError:
                 pass  # the worker has ended, as its other pipe will show

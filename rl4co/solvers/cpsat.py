@@ -46,8 +46,8 @@ from rl4co.solvers.formulations import SchedulingFormulation, formulation_of
 
 #: Share of the time that dispatching rules get.
 FIRST_SHARE = 0.25
-#: Reading a solution back takes about as long as so many evaluations of it.
-NUM_EVALUATIONS = 4
+#: Reading a solution back takes about as long as preparing so many tasks.
+READING_TIME = 8
 
 
 @register_solver("cpsat", reads=SchedulingFormulation)
@@ -88,14 +88,13 @@ def cpsat(
     began = time.perf_counter()
     model = formulation_of(env, SchedulingFormulation)
     if initial is None:
-        first = _first_solutions(env, td, model, FIRST_SHARE * max_runtime)
+        first, first_costs = _first_solutions(env, td, model, FIRST_SHARE * max_runtime)
     else:
-        first = initial
+        first, first_costs = initial, -env.get_reward(td, initial, check_solution=False)  # [B]
     report_incumbent(lambda: first)
-    evaluation_began = time.perf_counter()
-    first_costs = -env.get_reward(td, first)  # [B]
-    reserve = NUM_EVALUATIONS * (time.perf_counter() - evaluation_began)
+    preparing_began = time.perf_counter()
     tasks = model.tasks(env, td, first)
+    reserve = READING_TIME * (time.perf_counter() - preparing_began)
     search_time = time_left(began - reserve, max_runtime, len(tasks))
     results = map_instances(
         model.target,
@@ -125,14 +124,17 @@ def cpsat(
 
 def _first_solutions(
     env: RL4COEnvBase, td: TensorDictBase, model: SchedulingFormulation, seconds: float
-) -> Tensor:
-    """The best of some dispatching rules `[B, T]`: of those that there is time for, or the first.
+) -> tuple[Tensor, Tensor]:
+    """The best of some dispatching rules: of those that there is time for, or the first.
 
     Args:
         env: Environment.
         td: State after reset.
         model: Names the rules.
         seconds: Seconds per instance.
+
+    Returns:
+        Actions `[B, T]` and costs `[B]`.
     """
     began, solutions = time.perf_counter(), []
     for rule in model.first_rules:
@@ -140,8 +142,8 @@ def _first_solutions(
         spent = (time.perf_counter() - began) / len(td)
         if spent * (1 + 1 / len(solutions)) > seconds:  # another rule would take too long
             break
-    best = torch.stack([solution.costs for solution in solutions]).argmin(0)  # [B]
-    return _pick(td, [solution.actions for solution in solutions], best, model.idle)
+    costs, best = torch.stack([solution.costs for solution in solutions]).min(0)  # [B]
+    return _pick(td, [solution.actions for solution in solutions], best, model.idle), costs
 
 
 def _never_worse(
@@ -157,7 +159,8 @@ def _never_worse(
     Returns:
         Actions `[B, T]` and costs `[B]`.
     """
-    costs, which = torch.stack([-env.get_reward(td, actions), first_costs]).min(0)  # [B]
+    new_costs = -env.get_reward(td, actions, check_solution=False)
+    costs, which = torch.stack([new_costs, first_costs]).min(0)  # [B]
     return _pick(td, [actions, first], which, idle), costs
 
 

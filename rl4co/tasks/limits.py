@@ -67,7 +67,9 @@ def wait(
     if errors and not isinstance(errors[0], StoppedError):
         raise errors[0]
     if late.is_set() and not token.stop.is_set():
-        token.cuts.append(f"there was no end within {seconds:g} s; this is the best until then")
+        token.cuts.append(
+            f"there was no end within {round(seconds or 0.0, 1):g} s; this is the best until then"
+        )
     if results:
         return results[0]
     if thread.is_alive():
@@ -84,7 +86,7 @@ def _last_incumbent(token: CancelToken, seconds: float | None, accept: Callable[
     if token.stop.is_set():
         raise StoppedError("expected a solution, got an interrupt before there was one")
     raise StoppedError(
-        f"expected a solution within {seconds:g} s, got none; raise --max-runtime or try another "
+        f"expected a solution within {round(seconds or 0.0, 1):g} s, got none; raise --max-runtime or try another "
         "--solver"
     )
 

@@ -15,7 +15,13 @@ from rl4co.core.errors import RL4COError
 from rl4co.envs import get_env
 from rl4co.solvers import _job_report
 from rl4co.solvers._cancellation import CancelToken, is_cancelled
-from rl4co.solvers._job_report import finish_report, record_cost, report_incumbent, start_report
+from rl4co.solvers._job_report import (
+    finish_report,
+    job_start,
+    record_cost,
+    report_incumbent,
+    start_report,
+)
 from rl4co.solvers._threads import map_in_threads
 from rl4co.solvers._worker_pool import WorkerPool, map_instances
 from rl4co.solvers._worker_process import WorkerProcess
@@ -168,7 +174,21 @@ def test_a_job_out_of_time_has_its_best_result():
         )
     assert found == [2, None, "the end"]
     assert token.cuts == ["Solving did not end in time; this is its best solution so far"]
-    assert len(reports) == 3 and 1.0 <= reports[0].seconds < 60
+    # Half of the limit at least, and the grace.
+    assert len(reports) == 3 and 0.75 <= reports[0].seconds < 60
+
+
+def spent_time(max_runtime: float) -> float:
+    return time.perf_counter() - job_start(max_runtime)
+
+
+def test_the_start_of_a_process_counts():
+    """It takes at most half of the limit; jobs of a running process wait for nothing."""
+    target = f"{__name__}:spent_time"
+    with WorkerPool() as pool, pool.running():
+        started, later = (map_instances(target, [(600.0,)])[0] for _ in range(2))
+        assert 0.02 < started < 300 and later < started
+    assert map_instances(target, [(0.02,)])[0] == pytest.approx(0.01, abs=0.005)
 
 
 def test_a_stop_reaches_all_jobs(tmp_path: Path):
@@ -189,7 +209,7 @@ def test_a_busy_worker_ends_with_its_pipe():
     process = WorkerProcess("time:sleep")._process
     assert process.stdin is not None and process.stdout is not None
     with process.stdin, process.stdout:
-        pickle.dump(("job", pickle.dumps((600.0,))), process.stdin)
+        pickle.dump(("job", time.time(), pickle.dumps((600.0,))), process.stdin)
         process.stdin.flush()
         assert pickle.load(process.stdout) == ("started", None)
         process.stdin.close()
