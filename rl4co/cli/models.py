@@ -13,7 +13,7 @@ import typer
 from rl4co.cli._frame import DebugFlag, JsonFlag, app, reports_errors, say, show, stderr
 from rl4co.cli._options import Parameters, generator_params
 from rl4co.core.errors import ConfigError, FileFormatError, UnknownNameError
-from rl4co.pretrained import VARIABLE, ModelSource, pretrained_models
+from rl4co.pretrained import TEXT_FILE, VARIABLE, ModelSource, pretrained_models
 
 models_app = typer.Typer(
     help="Trained models by name: list, show, verify, add.", invoke_without_command=True
@@ -53,7 +53,7 @@ def show_model(name: Name, json_output: JsonFlag = False, debug: DebugFlag = Fal
     if json_output:
         print(json.dumps(_record(source)))
         return
-    text = source.path / "CARD.md"
+    text = source.path / TEXT_FILE
     if text.is_file():
         from rich.markdown import Markdown
 
@@ -126,6 +126,71 @@ def add(
     else:
         size = sum(record.bytes for record in model.files.values())
         say(f"{model.path}: {size / 1e6:.2f} MB")
+
+
+@models_app.command()
+@reports_errors
+def card(
+    name: Name,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="16 instances of the training's size, uniform.")
+    ] = False,
+    instances: Annotated[
+        int | None, typer.Option(help="Instances of each set (default: 128).")
+    ] = None,
+    sizes: Annotated[str | None, typer.Option(help="Sizes, such as 20,50,100,200.")] = None,
+    distributions: Annotated[
+        str | None, typer.Option(help="Distributions of locations, such as uniform,cluster.")
+    ] = None,
+    samples: Annotated[int, typer.Option(help="Solutions of sampling.")] = 128,
+    files: Annotated[
+        list[str] | None, typer.Option(help="Folder or pattern of benchmark files.")
+    ] = None,
+    seconds_per_node: Annotated[
+        float | None, typer.Option(help="Time of reference solvers that do not stop themselves.")
+    ] = None,
+    cache: Annotated[
+        Path, typer.Option(help="Folder of results: the same command continues with them.")
+    ] = Path("cards"),
+    procs: Annotated[int, typer.Option(help="Instances that solvers solve at once.")] = 1,
+    json_output: JsonFlag = False,
+    debug: DebugFlag = False,
+) -> None:
+    """Measure a model and write its card.json and CARD.md."""
+    from rl4co.tasks.cards.measure import CardOptions, measure_card
+    from rl4co.tasks.cards.plan import DISTRIBUTIONS, SIZES
+    from rl4co.tasks.cards.text import card_text
+    from rl4co.tasks.release import write_card
+
+    source = _find(name)
+    trained = source.card().get("size")
+    kinds = DISTRIBUTIONS[:1] if quick else DISTRIBUTIONS
+    few = (trained,) if quick and isinstance(trained, int) else SIZES
+    options = CardOptions(
+        instances=instances or (16 if quick else 128),
+        sizes=_numbers(sizes) if sizes else few,
+        distributions=distributions.split(",") if distributions else kinds,
+        samples=samples,
+        files=files or (),
+        seconds_per_node=seconds_per_node,
+        cache=cache,
+        num_procs=procs,
+        progress=False if json_output else None,
+    )
+    content = measure_card(source, options)
+    write_card(source.path, content)
+    (source.path / TEXT_FILE).write_text(card_text(content), encoding="utf-8")
+    if json_output:
+        print(json.dumps(content))
+    else:
+        say(f"{source.path / TEXT_FILE}")
+
+
+def _numbers(text: str) -> list[int]:
+    try:
+        return [int(part) for part in text.split(",")]
+    except ValueError as error:
+        raise ConfigError(f"expected --sizes such as 20,50, got {text!r}") from error
 
 
 def _find(name: str) -> ModelSource:

@@ -27,6 +27,7 @@ from rl4co.core.errors import ConfigError, FileFormatError, UnknownNameError
 CONFIG_FILE = "config.json"
 WEIGHTS_FILE = "model.safetensors"
 CARD_FILE = "card.json"
+TEXT_FILE = "CARD.md"
 INDEX_FILE = "index.json"
 #: Name that selects a model by problem and size.
 AUTO = "auto"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,8 +14,10 @@ from rl4co.core.errors import ConfigError
 from rl4co.core.registry import ENVS
 from rl4co.data.io import atomic_write
 from rl4co.envs.base import RL4COEnvBase
+from rl4co.envs.generator import Generator
+from rl4co.envs.mixed_sizes import MixedSizeGenerator
 from rl4co.models.policies.improvement import ImprovementPolicy
-from rl4co.models.policies.pretrained import Precision
+from rl4co.models.policies.pretrained import Precision, load_pretrained
 from rl4co.models.rl.checkpointing import RECORD_KEY, read_checkpoint
 from rl4co.models.rl.saved_policies import load_policy
 from rl4co.pretrained import (
@@ -29,10 +32,11 @@ from rl4co.pretrained import (
     read_collection,
     read_index,
 )
+from rl4co.tasks.cards.check import describe_check, measure_check
 
 CARD_FORMAT = "rl4co-card-1"
 #: Arguments of a training that say nothing about its result.
-_NOT_RECORDED = ("env", "policy", "generate_default_data", "metrics", "dataloader_num_workers")
+_NOT_RECORDED = re.compile(r"env|policy|metrics|(val|test)_.*|generate_default_data|dataloader_.*")
 
 
 def add_model(
@@ -76,6 +80,10 @@ def add_model(
     card = describe_model(policy, env, name, dtype)
     card["training"] = {**_training(origin), **(training or {})}
     policy.save_pretrained(target, dtype)
+    check = describe_check(card)
+    before, after = (measure_check(each, check) for each in (policy, load_pretrained(target)))
+    card["check"] = {**check, "value": after}
+    card["precision_change"] = 100 * (after - before) / abs(before)  # percent
     write_card(target, card)
     rows[name] = {file: _record(target / file) for file in (CONFIG_FILE, WEIGHTS_FILE)}
     _write_json(place / INDEX_FILE, {"format": INDEX_FORMAT, "models": dict(sorted(rows.items()))})
@@ -99,7 +107,7 @@ def describe_model(policy: Any, env: RL4COEnvBase, name: str, dtype: str) -> dic
         "policy": type(policy).__name__,
         "parameters": sum(parameter.numel() for parameter in policy.parameters()),
         "precision": dtype,
-        "generator": _plain(dict(env.generator._init_arguments)),
+        "generator": _plain(_settings(env.generator)),
         "licence": "MIT",
     }
 
@@ -107,11 +115,20 @@ def describe_model(policy: Any, env: RL4COEnvBase, name: str, dtype: str) -> dic
 def trained_size(env: RL4COEnvBase) -> int | None:
     """Number of nodes, operations or items of the instances that the generator draws."""
     generator: Any = env.generator
+    if isinstance(generator, MixedSizeGenerator):
+        return generator.max_size
     if hasattr(generator, "num_machines"):
         return int(generator.num_jobs * generator.num_machines)
     argument = type(generator).size_name()
     size = getattr(generator, argument, None) if argument else None
     return size if isinstance(size, int) else None
+
+
+def _settings(generator: Generator) -> dict[str, Any]:
+    """Arguments of a generator; of one with many sizes, those of the one inside it as well."""
+    settings = dict(generator._init_arguments)
+    inner = settings.pop("generator", None)
+    return {**_settings(inner), **settings} if isinstance(inner, Generator) else settings
 
 
 def write_card(folder: Path, card: Mapping[str, Any]) -> None:
@@ -128,7 +145,7 @@ def _training(source: ModelSource) -> dict[str, Any]:
     arguments = {
         key: value["value"]
         for key, value in record["arguments"].items()
-        if key not in _NOT_RECORDED and value.get("value") is not None
+        if not _NOT_RECORDED.fullmatch(key) and value.get("value") is not None
     }
     return {
         "algorithm": record["class"],
