@@ -35,8 +35,8 @@ SOURCES = ROOT / "docs" / "tutorials"
 RENDERED = ROOT / "build" / "tutorials"
 QUICK = re.compile(r"^([^=\n]*= ?).*?(,?)  # quick: (.*)$", re.MULTILINE)
 COMMAND = re.compile(r"^# !(.*)$", re.MULTILINE)
-#: Progress bars of trainings, which are for the screen.
-PROGRESS = re.compile(r"^Epoch \d+/\S* .*\n?(?: {20,}.*\n?)*", re.MULTILINE)
+#: Progress bars and model summaries of trainings, which are for the screen.
+SCREEN = re.compile(r"^┏(?:.*\n)*?Total FLOPs.*\n|^Epoch \d+/\S* .*\n?(?: {20,}.*\n?)*", re.MULTILINE)
 #: Characters in a line of printed tables.
 WIDTH = "92"
 
@@ -115,7 +115,7 @@ def run_cell(code: str, namespace: dict[str, Any]) -> Output:
             value = None
         if value is not None and not isinstance(value, Figure):
             print(repr(value))
-    text = PROGRESS.sub("", printed.getvalue())
+    text = SCREEN.sub("", printed.getvalue())
     output.text = "\n".join(line.rstrip() for line in text.splitlines()).strip("\n")
     output.figures = [plt.figure(number) for number in plt.get_fignums()]
     plt.close("all")

@@ -26,12 +26,9 @@ model = POMO(
 curve = LearningCurve()
 trainer = RL4COTrainer(
     max_epochs=8,  # quick: 1
-    accelerator="cpu",
-    precision="32-true",
     callbacks=[curve],
     logger=False,
     enable_checkpointing=False,
-    enable_model_summary=False,
 )
 trainer.fit(model)
 

@@ -22,17 +22,14 @@ model = AttentionModel(
     batch_size=128,  # quick: 16
     train_data_size=6_400,  # quick: 16
     val_data_size=200,  # quick: 8
-    optimizer_kwargs={"lr": 5e-4},
+    optimizer_kwargs={"lr": 1e-3},
 )
 curve = LearningCurve()
 trainer = RL4COTrainer(
-    max_epochs=6,  # quick: 1
-    accelerator="cpu",
-    precision="32-true",
+    max_epochs=8,  # quick: 1
     callbacks=[curve],
     logger=False,
     enable_checkpointing=False,
-    enable_model_summary=False,
 )
 trainer.fit(model)
 
@@ -82,7 +79,7 @@ results = {
 # of the environment, and costs, which are minus the rewards.
 
 # %%
-actions, costs = env.solve(test, solver="ils", max_runtime=0.2)
+actions, costs = env.solve(test, solver="ils", max_runtime=0.1)
 print(f"{'method':<38}{'length':>8}{'gap':>8}{'seconds':>9}")
 for name, result in results.items():
     length = -result["rewards"]

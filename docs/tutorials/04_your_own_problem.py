@@ -42,13 +42,17 @@ class AntennaEnv(RL4COEnvBase):
             "locs": locs,
             "num_antennas": instance["num_antennas"],
             "chosen": torch.zeros_like(locs[..., 0], dtype=torch.bool),  # [*B, N]
+            "nearest": torch.full_like(locs[..., 0], 1.5),  # distance from an antenna [*B, N]
             "current_node": torch.zeros_like(instance["num_antennas"]),  # [*B]
         }
 
     def _transition(self, state, action):
         chosen = state["chosen"].scatter(-1, action.unsqueeze(-1), True)
         done = chosen.sum(-1, keepdim=True) >= state["num_antennas"].unsqueeze(-1)  # [*B, 1]
-        return {"chosen": chosen, "current_node": action, "done": done}
+        antenna = state["locs"].gather(-2, action[..., None, None].expand(*action.shape, 1, 2))
+        distance = (state["locs"] - antenna).norm(dim=-1)  # [*B, N]
+        nearest = torch.minimum(state["nearest"], distance)
+        return {"chosen": chosen, "nearest": nearest, "current_node": action, "done": done}
 
     def _action_mask(self, state):
         last = state["current_node"].unsqueeze(-1)  # [*B, 1]
@@ -94,47 +98,44 @@ except Exception as error:
 # %% [markdown]
 # ## Embeddings: what the network sees
 #
-# An encoder embeds the sites once, a context embedding makes the query of each step. `state_keys`
-# lists what the context reads; with it, training computes all steps at once.
+# The init embedding makes vectors of the sites, once. A context embedding makes the query of each step,
+# a dynamic embedding tells what has changed at each site: here its distance from the nearest antenna.
+# `state_keys` lists what they read; with it, training computes all steps at once.
 
 # %%
 from torch import nn
 
-from rl4co.models.embeddings import ContextEmbedding, EnvEmbeddings, LinearInitEmbedding
+from rl4co.models.embeddings import ContextEmbedding, EnvEmbeddings
+from rl4co.models.embeddings import LinearDynamicEmbedding, LinearInitEmbedding
 
 
-class AntennaInitEmbedding(LinearInitEmbedding):
-    """A linear map of the coordinates: `[B, N, 2]` to `[B, N, D]`."""
-
+class AntennaInit(LinearInitEmbedding):
     def __init__(self, embed_dim):
         super().__init__()
         self.init_embed = nn.Linear(2, embed_dim)
 
     def kinds(self, state):
-        return [(state["locs"], self.init_embed)]
+        return [(state["locs"], self.init_embed)]  # [B, N, 2] to [B, N, D]
 
 
 class AntennaContext(ContextEmbedding):
-    """The query: the last antenna, and the mean position of all antennas so far."""
-
-    state_keys = ("current_node", "chosen", "locs")
-
-    def __init__(self, embed_dim):
-        super().__init__(embed_dim, num_nodes=1, num_features=3)
+    state_keys = ("current_node",)
 
     def nodes(self, state):
-        return (state["current_node"],)
+        return (state["current_node"],)  # the query is made of the last antenna
+
+
+class AntennaDynamic(LinearDynamicEmbedding):
+    state_keys = ("nearest",)
 
     def features(self, state):
-        chosen = state["chosen"].float()  # [B, Q, N]
-        count = chosen.sum(-1, keepdim=True)
-        mean = (chosen.unsqueeze(-1) * state["locs"]).sum(-2) / count.clamp_min(1)  # [B, Q, 2]
-        return torch.cat([mean, count / state["locs"].shape[-2]], -1)
+        return state["nearest"]
 
 
 @EMBEDDINGS.register("antennas")
 def antenna_embeddings(config):
-    return EnvEmbeddings(AntennaInitEmbedding(config.embed_dim), AntennaContext(config.embed_dim))
+    size = config.embed_dim
+    return EnvEmbeddings(AntennaInit(size), AntennaContext(size), AntennaDynamic(size))
 
 # %% [markdown]
 # ## Train
@@ -157,20 +158,17 @@ model = AttentionModel(
 )
 trainer = RL4COTrainer(
     max_epochs=8,  # quick: 1
-    accelerator="cpu",
-    precision="32-true",
     callbacks=[curve],
     logger=False,
     enable_checkpointing=False,
-    enable_model_summary=False,
 )
 trainer.fit(model)
 
 # %% [markdown]
 # ## Compare
 #
-# A heuristic is a policy, too: a function from logits-free states to actions. This one always takes the
-# site that is farthest from all antennas so far.
+# A heuristic is a function of the state, too. This one takes the site that is farthest from all
+# antennas so far.
 
 # %%
 from itertools import combinations
@@ -180,9 +178,7 @@ from rl4co.utils.decoding import random_policy, rollout
 
 
 def farthest(td):
-    distances = torch.cdist(td["locs"], td["locs"])  # [B, N, N]
-    far = distances.masked_fill(~td["chosen"].unsqueeze(-1), 9.0).amin(-2)  # [B, N]
-    return td.set("action", far.masked_fill(~td["action_mask"], -1.0).argmax(-1))
+    return td.set("action", td["nearest"].masked_fill(~td["action_mask"], -1.0).argmax(-1))
 
 
 def best(td):
@@ -199,7 +195,9 @@ solutions = {
     "random": rollout(env, td, random_policy)[2],
     "farthest site next": rollout(env, td, farthest)[2],
     "model, greedy": evaluate_policy(env, model.policy, instances)["actions"],
-    "model, 64 samples": evaluate_policy(env, model.policy, instances, "sampling", samples=64)["actions"],
+    "model, 64 samples": evaluate_policy(
+        env, model.policy, instances, "sampling", samples=64
+    )["actions"],
     "best": best(td),
 }
 rewards = {name: float(env.get_reward(td, actions).mean()) for name, actions in solutions.items()}
@@ -207,18 +205,19 @@ for name, reward in rewards.items():
     print(f"{name:<20}{reward:.3f}")
 
 # %%
-figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4))
+figure, (left, right) = plt.subplots(1, 2, figsize=(9.5, 4), layout="constrained")
 left.plot(curve.values("val/reward"), marker="o", label="model, greedy")
 for name, style in {"random": ":", "farthest site next": "--", "best": "-"}.items():
     left.axhline(rewards[name], linestyle=style, color="gray")
     left.text(0, rewards[name], name, va="bottom", fontsize=8)
 left.set(xlabel="epoch", ylabel="smallest distance (reward)")
 locs = instances["locs"][0]
-right.scatter(*locs.T, color="lightgray", label="sites")
-for name, marker in {"farthest site next": "x", "model, 64 samples": "o"}.items():
+right.scatter(*locs.T, color="lightgray")
+for name, marker in {"best": "s", "model, 64 samples": "o", "farthest site next": "x"}.items():
     chosen = locs[solutions[name][0]]
-    right.scatter(*chosen.T, marker=marker, s=90, facecolors="none" if marker == "o" else None, edgecolors="C0" if marker == "o" else None, label=name)
-right.legend(loc="upper left", bbox_to_anchor=(1, 1), frameon=False);
+    right.plot(*chosen.T, marker, markersize=10, fillstyle="none", label=name)
+right.set(aspect="equal", xticks=[], yticks=[])
+figure.legend(loc="outside lower right", ncols=3, frameon=False);
 
 # %% [markdown]
 # ## Where to go next
