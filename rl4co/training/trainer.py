@@ -61,8 +61,8 @@ _NEEDLESS_WARNINGS = (
 class RL4COTrainer(L.Trainer):
     """Lightning's trainer, with these differences:
 
-    - `16-mixed` precision where there is a GPU. On a CPU, which has no fast 16-bit floats, 16-bit
-      settings become `32-true` with a warning (`bf16-mixed` is honoured).
+    - `16-mixed` precision where there is a GPU, else `32-true`. On a CPU, which has no fast 16-bit
+      floats, 16-bit settings become `32-true` with a warning (`bf16-mixed` is honoured).
     - Several devices train with `DistributedDataParallel`; loaders shard themselves.
     - Checkpoints are written atomically and opened with `weights_only=True`; a resumed run gives
       the numbers of one that was not interrupted.
@@ -75,7 +75,8 @@ class RL4COTrainer(L.Trainer):
         accelerator: "auto", "cpu", "gpu", "mps", ... or an object.
         devices: Number of devices, their indices, or "auto".
         strategy: "auto", a name that Lightning knows ("DDPStrategy" means "ddp"), or an object.
-        precision: "16-mixed", "bf16-mixed", "32-true", "64-true", ...
+        precision: "16-mixed", "bf16-mixed", "32-true", "64-true", ...; None: "16-mixed" with a GPU,
+            else "32-true".
         gradient_clip_val: Largest norm of the gradient; None does not clip. Models that make
             several updates per batch (PPO) clip by their own `max_grad_norm` instead.
         reload_dataloaders_every_n_epochs: Passed on to Lightning. Training data is new in every
@@ -110,7 +111,7 @@ class RL4COTrainer(L.Trainer):
         accelerator: str | Accelerator = "auto",
         devices: list[int] | str | int = "auto",
         strategy: str | Strategy = "auto",
-        precision: Any = "16-mixed",
+        precision: Any = None,
         gradient_clip_val: float | None = _DEFAULT_CLIP,
         reload_dataloaders_every_n_epochs: int = 1,
         matmul_precision: str | None = "medium",
@@ -339,6 +340,8 @@ def _supported_precision(precision: Any, device: str, plugins: Any) -> Any:
     plugin_list = plugins if isinstance(plugins, list | tuple) else [plugins]
     if any(isinstance(plugin, Precision) for plugin in plugin_list):
         return None  # Lightning takes one or the other
+    if precision is None:
+        return "32-true" if device == "cpu" else "16-mixed"
     if device == "cpu" and precision in _HALF_PRECISIONS:
         rank_zero_warn(
             f"expected a GPU for precision {precision!r}, got a CPU, which has no fast 16-bit "

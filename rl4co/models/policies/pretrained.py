@@ -41,6 +41,14 @@ _FORMAT = "rl4co-policy-1"
 _DIGEST = "sha256"
 #: Key of the module of a custom policy class, for messages.
 _MODULE = "module"
+#: Policies outside of the zoo, for custom encoders and decoders, and their modules.
+_BASE_POLICIES = {
+    "ConstructivePolicy": "rl4co.models.policies.constructive",
+    "AutoregressivePolicy": "rl4co.models.policies.autoregressive",
+    "NonAutoregressivePolicy": "rl4co.models.policies.nonautoregressive",
+    "NARGNNPolicy": "rl4co.models.policies.nonautoregressive",
+    "ImprovementPolicy": "rl4co.models.policies.improvement",
+}
 #: What constructors raise for arguments that they do not take.
 _CONSTRUCTOR_ERRORS = (TypeError, ValueError, LookupError, ArithmeticError, MemoryError)
 
@@ -178,7 +186,7 @@ def load_pretrained(
     source = find_model(folder)
     config = read_config(source)
     name, path = config["class"], config.get(_MODULE)
-    known = exported_names("rl4co.models.zoo")
+    known = exported_names("rl4co.models.zoo") | _BASE_POLICIES
     found: Any = find_allowed(name, allow_classes)
     if found is None:
         found = resolve(known[name], name) if name in known else _plugin_policies().get(name)
