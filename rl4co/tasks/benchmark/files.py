@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import json
 import os
-import platform
 
 from collections.abc import Sequence
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 from rl4co.data.io import atomic_write
+from rl4co.tasks.benchmark.machine import machine_facts
 from rl4co.tasks.benchmark.report import Line, Report, as_records
 from rl4co.tasks.tables import csv_table, markdown_table
-
-#: Packages whose releases matter to results.
-_PACKAGES = ("torch", "numpy", "pyvrp", "ortools", "elkai")
 
 
 def write_report(report: Report, folder: str | os.PathLike[str]) -> list[Path]:
@@ -31,10 +27,7 @@ def write_report(report: Report, folder: str | os.PathLike[str]) -> list[Path]:
         instance and seed), `report.json` (everything, with trajectories and versions of packages).
     """
     place = Path(folder)
-    machine = {"rl4co": _version("rl4co"), "python": platform.python_version(),
-               "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",
-               **{package: _version(package) for package in _PACKAGES}}  # fmt: skip
-    content = {**as_records(report), "versions": machine}
+    content = {**as_records(report), "versions": machine_facts()}
     texts = {
         "table.md": markdown(report),
         "table.tex": latex(report),
@@ -207,10 +200,3 @@ def _line_record(line: Line) -> dict[str, Any]:
 
 def _without(record: dict[str, Any], key: str) -> dict[str, Any]:
     return {name: value for name, value in record.items() if name != key}
-
-
-def _version(package: str) -> str | None:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return None

@@ -15,7 +15,7 @@ from typing import Any
 
 from rl4co.core.errors import ConfigError
 from rl4co.tasks.benchmark.instances import Entry, InstanceSet
-from rl4co.tasks.benchmark.spec import BenchmarkSpec, Method, ModelMethod
+from rl4co.tasks.benchmark.spec import BenchmarkSpec, Method, PolicyMethod
 from rl4co.tasks.benchmark.store import Result
 from rl4co.tasks.load import find_device
 from rl4co.tasks.metrics import (
@@ -251,7 +251,7 @@ def _row(
 def _normalized(spec: BenchmarkSpec, method: Method, seconds: float | None) -> float | None:
     if spec.passmark is None or seconds is None:
         return None
-    on_gpu = isinstance(method, ModelMethod) and find_device(method.device) != "cpu"
+    on_gpu = isinstance(method, PolicyMethod) and find_device(method.device) != "cpu"
     return normalize_runtime(seconds, spec.passmark.score(on_gpu), spec.passmark.reference)
 
 
