@@ -52,6 +52,15 @@ T = TypeVar("T")
 
 def load_spec(path: str | os.PathLike[str]) -> BenchmarkSpec:
     """The specification in a YAML or JSON file; paths in it are relative to the working folder."""
+    content = load_mapping(path)
+    try:
+        return parse_spec(content)
+    except (ConfigError, UnknownNameError) as error:
+        raise ConfigError(f"{path}: {error}") from error
+
+
+def load_mapping(path: str | os.PathLike[str]) -> Mapping[str, Any]:
+    """The content of a YAML or JSON file."""
     file = Path(path)
     if not file.is_file():
         raise FileNotFoundError(f"expected a specification, got no such file: {file}")
@@ -60,10 +69,7 @@ def load_spec(path: str | os.PathLike[str]) -> BenchmarkSpec:
         content = json.loads(text) if file.suffix.lower() == ".json" else _read_yaml(text)
     except (ValueError, RecursionError) as error:
         raise FileFormatError(f"expected YAML or JSON in {file}, got: {error}") from error
-    try:
-        return parse_spec(content)
-    except (ConfigError, UnknownNameError) as error:
-        raise ConfigError(f"{file}: {error}") from error
+    return _mapping(content, f"the content of {file}")
 
 
 def parse_spec(content: Any) -> BenchmarkSpec:

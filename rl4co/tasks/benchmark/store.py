@@ -14,6 +14,7 @@ import dataclasses
 import json
 import os
 
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -152,6 +153,32 @@ class ResultStore:
             return batch[-1].expand(keys)
         results = [self.results[key] for key in keys if key in self.results]
         return results if len(results) == len(keys) else None
+
+    def settle_weights(self) -> list[str]:
+        """Keeps results of one set of weights for each recipe: those with most batches.
+
+        Two machines may train a recipe to slightly different weights, whose results are not mixed.
+
+        Returns:
+            A note for each recipe that has other results.
+        """
+        counts: dict[str, Counter[str]] = defaultdict(Counter)
+        for batch in (each for lines in self.batches.values() for each in lines):
+            if "recipe" in batch.facts:
+                counts[batch.facts["recipe"]][batch.facts["weights"]] += 1
+        kept = {recipe: of_recipe.most_common(1)[0][0] for recipe, of_recipe in counts.items()}
+        self.batches = {
+            key: remaining
+            for key, lines in self.batches.items()
+            if (remaining := [b for b in lines if kept.get(b.facts.get("recipe", "")) in
+                              (None, b.facts.get("weights"))])
+        }  # fmt: skip
+        return [
+            f"recipe {recipe[:12]}: {sum(of.values()) - of[kept[recipe]]} batches of other weights "
+            f"than {kept[recipe][:12]} are left out"
+            for recipe, of in counts.items()
+            if len(of) > 1
+        ]
 
     def _keep(self, lines: Iterable[Result | BatchResult]) -> None:
         for line in lines:
