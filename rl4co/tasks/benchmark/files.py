@@ -114,7 +114,7 @@ def latex(report: Report) -> str:
     r"""The table in LaTeX (it needs `\usepackage{booktabs}`), the smallest gap of a set in bold."""
     columns, cells = table(report)
     gaps = {(line.set, line.method): line.gap.mean for line in report.lines if line.gap}
-    names = [_escape(name) for name in columns]
+    names = [escape(name) for name in columns]
     lines = [
         f"% {' '.join(report.name.split())}: {legend(report)}",
         f"\\begin{{tabular}}{{ll{'r' * (len(columns) - 3)}l}}",
@@ -124,7 +124,7 @@ def latex(report: Report) -> str:
     before = None
     for row in cells:
         best = min((gap for (name, _), gap in gaps.items() if name == row[0]), default=None)
-        texts = [_escape(cell) for cell in row]
+        texts = [escape(cell) for cell in row]
         if best is not None and gaps.get((row[0], row[1])) == best:
             column = columns.index("gap")
             texts[column] = f"\\textbf{{{texts[column]}}}"
@@ -144,7 +144,8 @@ _LATEX = {
 }
 
 
-def _escape(text: str) -> str:
+def escape(text: str) -> str:
+    """A text in which no character has a special meaning in LaTeX."""
     return "".join(_LATEX.get(sign, sign) for sign in text)
 
 

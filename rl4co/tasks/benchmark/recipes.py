@@ -17,20 +17,24 @@ import dataclasses
 import functools
 import hashlib
 import json
+import logging
+import warnings
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
 
 from rl4co.core.errors import ConfigError, FileFormatError
 from rl4co.data.io import atomic_write
 from rl4co.tasks.benchmark.machine import machine_facts
 from rl4co.tasks.benchmark.spec import Recipe
 from rl4co.tasks.benchmark.store import lock
-from rl4co.tasks.train import load_config, prepare_config, run
+from rl4co.tasks.train import CONFIG_DIR, explain, load_config, prepare_config, run
 
 MODELS, TRAINING, CHECKPOINT = "models", "training.json", "last.ckpt"
 WEIGHTS = "model.safetensors"
@@ -60,14 +64,30 @@ _PASSIVE = {
 
 
 def compose(recipe: Recipe) -> DictConfig:
-    """The configuration of a training, with its schedule stretched to the steps of the recipe."""
-    overrides = [f"{key}={_hydra(value)}" for key, value in recipe.overrides.items()]
-    folders = ("paths.root_dir=.", "paths.output_dir=.")
-    cfg = load_config([f"experiment={recipe.experiment}", *overrides, *folders])
+    """The configuration of a training, with its schedule stretched to the steps of the recipe.
+
+    Raises:
+        ConfigError: The experiment does not exist, or an override does not fit it.
+    """
+    groups = {key: value for key, value in recipe.overrides.items() if (CONFIG_DIR / key).is_dir()}
+    chosen = [f"experiment={recipe.experiment}", *(f"{k}={v}" for k, v in groups.items())]
+    try:
+        cfg = _base(tuple(chosen)).copy()
+        OmegaConf.set_struct(cfg, False)
+        for key, value in recipe.overrides.items():
+            if key not in groups:
+                OmegaConf.update(cfg, key, value, merge=True)
+    except (HydraException, OmegaConfBaseException) as error:
+        raise ConfigError(f"{recipe.experiment}: {explain(error)}") from error
     cfg.seed, cfg.test = recipe.seed, False
     if recipe.steps is not None:
         _stretch_(cfg, recipe.steps, recipe.epochs)
     return prepare_config(cfg)
+
+
+@functools.cache
+def _base(overrides: tuple[str, ...]) -> DictConfig:
+    return load_config([*overrides, "paths.root_dir=.", "paths.output_dir=."])
 
 
 def key_of(recipe: Recipe) -> str:
@@ -95,17 +115,6 @@ def recipe_from(record: Mapping[str, Any]) -> Recipe:
     if values.get("start") is not None:
         values["start"] = recipe_from(values["start"])
     return Recipe(**values)
-
-
-def _hydra(value: Any) -> str:
-    """A value in Hydra's grammar of overrides."""
-    if isinstance(value, Mapping):
-        return f"{{{','.join(f'{key}:{_hydra(each)}' for key, each in value.items())}}}"
-    if isinstance(value, list | tuple):
-        return f"[{','.join(map(_hydra, value))}]"
-    if isinstance(value, str) and "${" not in value:
-        return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'" if value else "''"
-    return value if isinstance(value, str) else json.dumps(value)
 
 
 def _stretch_(cfg: DictConfig, steps: int, epochs: int | None) -> None:
@@ -186,7 +195,8 @@ def train(recipe: Recipe, root: Path) -> Path:
         if is_trained(recipe, root):  # by another process, meanwhile
             return folder
         cfg = _for_folder(compose(recipe), folder, start)
-        metrics, objects = run(cfg)
+        with _quiet():
+            metrics, objects = run(cfg)
         objects["model"].policy.save_pretrained(folder)
         curve = next(c for c in objects["callbacks"] if hasattr(c, "history")).history
         record = {
@@ -232,6 +242,7 @@ def _for_folder(cfg: DictConfig, folder: Path, start: Path | None) -> DictConfig
         "callbacks": {**kept, **own},
         "logger": None,
         "ckpt_path": str(checkpoint) if checkpoint.exists() else None,
+        "extras": {"print_metrics": False},
         "paths": {"output_dir": str(folder)},
         "trainer": {"enable_progress_bar": False, "enable_model_summary": False},
     }
@@ -239,6 +250,20 @@ def _for_folder(cfg: DictConfig, folder: Path, start: Path | None) -> DictConfig
     OmegaConf.set_struct(cfg, False)
     cfg.callbacks = {}
     return OmegaConf.merge(cfg, changes)  # type: ignore[return-value]
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Hides remarks of Lightning on ordinary trainings."""
+    logger = logging.getLogger("lightning.pytorch")
+    level = logger.level
+    logger.setLevel(logging.WARNING)
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Checkpoint directory .* exists and is not empty")
+            yield
+    finally:
+        logger.setLevel(level)
 
 
 @contextmanager

@@ -142,10 +142,14 @@ class ResultStore:
         new: list[Result | BatchResult] = list(results)
         if self.compact:
             new = [BatchResult.of([each for each in new if isinstance(each, Result)], facts or {})]
-        self._file.write(b"".join(map(as_line, new)))
+        self.append(new)
+
+    def append(self, lines: Sequence[Result | BatchResult]) -> None:
+        """Appends lines; they are on disk when this returns."""
+        self._file.write(b"".join(map(as_line, lines)))
         self._file.flush()
         os.fsync(self._file.fileno())
-        self._keep(new)
+        self._keep(lines)
 
     def find(self, keys: Sequence[str]) -> list[Result] | None:
         """The results of a batch, the last ones that were stored; None if any is missing."""

@@ -28,7 +28,6 @@ import functools
 import math
 
 from collections.abc import Iterable, Iterator, Mapping
-from pathlib import Path
 
 from rl4co.core.errors import FileFormatError
 from rl4co.tasks.reproduce.table import FOLDER

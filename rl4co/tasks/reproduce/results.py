@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import statistics
+import warnings
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -38,7 +39,6 @@ METRICS: Mapping[str, tuple[str, int]] = {
     "steps": ("steps", 0),
     "minutes": ("training (min)", 1),
 }
-#: Name of gaps to the best values found, where there is no reference.
 _PERCENT = 100.0
 
 
@@ -55,6 +55,7 @@ class Measured:
         trainings: Records of the trainings that are complete, one for each seed.
         errors: Reasons of failures, and how often each occurred.
         maximize: Whether more is better.
+        points: Trajectories of times and values, by seed and instance.
     """
 
     cell: Cell
@@ -65,6 +66,7 @@ class Measured:
     trainings: Sequence[Mapping[str, Any]]
     errors: Mapping[str, int]
     maximize: bool
+    points: Sequence[Sequence[Sequence[tuple[float, float]]]]
 
     @property
     def axes(self) -> Mapping[str, str]:
@@ -112,8 +114,9 @@ class Measured:
         """Half of the 95 % interval of the mean: over seeds if there are three, else instances."""
         if metric not in ("cost", "gap", "time", "pi"):
             return None
-        array = self.per_instance(metric)
-        numbers = np.nanmean(array, 1) if len(array) >= 3 else np.nanmean(array, 0)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)  # rows without a value
+            numbers = np.nanmean(self.per_instance(metric), 1 if len(self.values) >= 3 else 0)
         numbers = numbers[~np.isnan(numbers)]
         if len(numbers) < 2:
             return None
@@ -209,6 +212,7 @@ def collect(
                 ],
                 errors=table.errors,
                 maximize=table.maximize,
+                points=table.points,
             )
         )
     return Results(family, measured, notes)

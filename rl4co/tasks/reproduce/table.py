@@ -372,7 +372,9 @@ def _group(family: Family, axes: Options) -> Options:
         for axis, options in family.axes.items()
         if axis == "size" or any({"recipe", "cost", "env"} & set(each) for each in options.values())
     ]
-    return tuple((axis, option) for axis, option in axes if axis in trained and axis != family.compare)
+    return tuple(
+        (axis, option) for axis, option in axes if axis in trained and axis != family.compare
+    )
 
 
 def _shared(
