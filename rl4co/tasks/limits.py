@@ -86,8 +86,8 @@ def _last_incumbent(token: CancelToken, seconds: float | None, accept: Callable[
     if token.stop.is_set():
         raise StoppedError("expected a solution, got an interrupt before there was one")
     raise StoppedError(
-        f"expected a solution within {round(seconds or 0.0, 1):g} s, got none; raise --max-runtime or try another "
-        "--solver"
+        f"expected a solution within {round(seconds or 0.0, 1):g} s, got none; raise --max-runtime "
+        "or try another --solver"
     )
 
 

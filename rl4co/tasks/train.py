@@ -94,7 +94,8 @@ def run(cfg: DictConfig) -> tuple[dict[str, float], dict[str, Any]]:
         log.info(f"Testing {checkpoint or 'the current weights'}")
         trainer.test(model, ckpt_path=checkpoint, verbose=False)
         metrics.update(_values(trainer))
-    _report(metrics)
+    if (cfg.get("extras") or {}).get("print_metrics", True):
+        _report(metrics)
     return metrics, objects
 
 
@@ -200,7 +201,7 @@ def main() -> None:
     except (RL4COError, HydraException, OmegaConfBaseException, OSError) as error:
         if wants_traceback:
             raise
-        _print_error(_explain(error))
+        _print_error(explain(error))
         sys.exit(USAGE_ERROR)
     except KeyboardInterrupt:
         _print_error("stopped by Ctrl-C")
@@ -296,7 +297,7 @@ def _explain_exit(error: SystemExit) -> tuple[str, str] | None:
     return ("SIGTERM", "...") if error.code is None else None
 
 
-def _explain(error: BaseException) -> str:
+def explain(error: BaseException) -> str:
     """Message of the innermost error that is the library's or the user's."""
     cause: BaseException | None = error
     while cause is not None:

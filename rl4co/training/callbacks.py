@@ -11,6 +11,9 @@ import lightning as L
 from lightning.pytorch.callbacks import Callback, RichProgressBar
 from tensordict import TensorDictBase
 
+from rl4co.core.errors import ConfigError
+from rl4co.models.policies.pretrained import load_pretrained
+
 #: Metrics that the progress bar shows under a shorter name, in this order.
 _SHOWN = {
     "train/reward": "reward",
@@ -200,6 +203,32 @@ class LearningCurve(Callback):
         self.history = list(state_dict["history"])
         self._validation = dict(state_dict["validation"])
         self._seconds_before = state_dict["seconds"]
+
+
+class StartWeights(Callback):
+    """Starts a training from the weights of a saved policy; a resumed training ignores it.
+
+    Args:
+        folder: Folder written by `save_pretrained`, of a policy of the same architecture.
+    """
+
+    def __init__(self, folder: str) -> None:
+        super().__init__()
+        self.folder = folder
+
+    def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
+        """Loads the weights before baselines copy the policy."""
+        if stage != "fit" or trainer.ckpt_path is not None:
+            return
+        policy: Any = pl_module.policy
+        weights = load_pretrained(self.folder).state_dict()
+        try:
+            policy.load_state_dict(weights)
+        except RuntimeError as error:
+            raise ConfigError(
+                f"expected the weights of a policy with the same architecture in {self.folder}, "
+                f"got others: {error}"
+            ) from error
 
 
 def _metrics_of(trainer: L.Trainer, prefix: str) -> dict[str, float]:

@@ -19,7 +19,9 @@ from rl4co.tasks.benchmark.spec import (
     GeneratedSource,
     ModelMethod,
     PassMark,
+    Recipe,
     SolverMethod,
+    TrainedMethod,
 )
 
 __all__ = [
@@ -29,8 +31,10 @@ __all__ = [
     "GeneratedSource",
     "ModelMethod",
     "PassMark",
+    "Recipe",
     "Report",
     "SolverMethod",
+    "TrainedMethod",
     "draw_plots",
     "load_spec",
     "parse_spec",

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import json
 import os
-import platform
 
 from collections.abc import Sequence
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 from rl4co.data.io import atomic_write
+from rl4co.tasks.benchmark.machine import machine_facts
 from rl4co.tasks.benchmark.report import Line, Report, as_records
 from rl4co.tasks.tables import csv_table, markdown_table
-
-#: Packages whose releases matter to results.
-_PACKAGES = ("torch", "numpy", "pyvrp", "ortools", "elkai")
 
 
 def write_report(report: Report, folder: str | os.PathLike[str]) -> list[Path]:
@@ -31,10 +27,7 @@ def write_report(report: Report, folder: str | os.PathLike[str]) -> list[Path]:
         instance and seed), `report.json` (everything, with trajectories and versions of packages).
     """
     place = Path(folder)
-    machine = {"rl4co": _version("rl4co"), "python": platform.python_version(),
-               "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",
-               **{package: _version(package) for package in _PACKAGES}}  # fmt: skip
-    content = {**as_records(report), "versions": machine}
+    content = {**as_records(report), "versions": machine_facts()}
     texts = {
         "table.md": markdown(report),
         "table.tex": latex(report),
@@ -121,7 +114,7 @@ def latex(report: Report) -> str:
     r"""The table in LaTeX (it needs `\usepackage{booktabs}`), the smallest gap of a set in bold."""
     columns, cells = table(report)
     gaps = {(line.set, line.method): line.gap.mean for line in report.lines if line.gap}
-    names = [_escape(name) for name in columns]
+    names = [escape(name) for name in columns]
     lines = [
         f"% {' '.join(report.name.split())}: {legend(report)}",
         f"\\begin{{tabular}}{{ll{'r' * (len(columns) - 3)}l}}",
@@ -131,7 +124,7 @@ def latex(report: Report) -> str:
     before = None
     for row in cells:
         best = min((gap for (name, _), gap in gaps.items() if name == row[0]), default=None)
-        texts = [_escape(cell) for cell in row]
+        texts = [escape(cell) for cell in row]
         if best is not None and gaps.get((row[0], row[1])) == best:
             column = columns.index("gap")
             texts[column] = f"\\textbf{{{texts[column]}}}"
@@ -151,7 +144,8 @@ _LATEX = {
 }
 
 
-def _escape(text: str) -> str:
+def escape(text: str) -> str:
+    """A text in which no character has a special meaning in LaTeX."""
     return "".join(_LATEX.get(sign, sign) for sign in text)
 
 
@@ -207,10 +201,3 @@ def _line_record(line: Line) -> dict[str, Any]:
 
 def _without(record: dict[str, Any], key: str) -> dict[str, Any]:
     return {name: value for name, value in record.items() if name != key}
-
-
-def _version(package: str) -> str | None:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return None

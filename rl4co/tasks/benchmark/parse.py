@@ -33,8 +33,10 @@ from rl4co.tasks.benchmark.spec import (
     Method,
     ModelMethod,
     PassMark,
+    Recipe,
     SolverMethod,
     Source,
+    TrainedMethod,
 )
 from rl4co.tasks.methods import METHODS
 
@@ -51,6 +53,15 @@ T = TypeVar("T")
 
 def load_spec(path: str | os.PathLike[str]) -> BenchmarkSpec:
     """The specification in a YAML or JSON file; paths in it are relative to the working folder."""
+    content = load_mapping(path)
+    try:
+        return parse_spec(content)
+    except (ConfigError, UnknownNameError) as error:
+        raise ConfigError(f"{path}: {error}") from error
+
+
+def load_mapping(path: str | os.PathLike[str]) -> Mapping[str, Any]:
+    """The content of a YAML or JSON file."""
     file = Path(path)
     if not file.is_file():
         raise FileNotFoundError(f"expected a specification, got no such file: {file}")
@@ -59,10 +70,7 @@ def load_spec(path: str | os.PathLike[str]) -> BenchmarkSpec:
         content = json.loads(text) if file.suffix.lower() == ".json" else _read_yaml(text)
     except (ValueError, RecursionError) as error:
         raise FileFormatError(f"expected YAML or JSON in {file}, got: {error}") from error
-    try:
-        return parse_spec(content)
-    except (ConfigError, UnknownNameError) as error:
-        raise ConfigError(f"{file}: {error}") from error
+    return _mapping(content, f"the content of {file}")
 
 
 def parse_spec(content: Any) -> BenchmarkSpec:
@@ -88,8 +96,17 @@ def parse_method(entry: Any) -> Method:
         values = _method_from_text(entry)
     else:
         values = dict(_mapping(entry, "a method"))
-    if ("solver" in values) == ("model" in values):
-        raise ConfigError(f"expected a method with `solver` or `model`, got {_short(entry)}")
+    kinds = [kind for kind in ("solver", "model", "recipe") if kind in values]
+    if len(kinds) != 1:
+        raise ConfigError(
+            f"expected a method with `solver`, `model` or `recipe`, got {_short(entry)}"
+        )
+    if kinds == ["recipe"]:
+        for key in ("recipe", "initial"):
+            values[key] = parse_recipe(values[key]) if values.get(key) is not None else None
+        default = f"{values['recipe'].experiment}:{values.get('decode', 'greedy')}"
+        values.setdefault("name", default)
+        return _build(TrainedMethod, values)
     if "model" in values:
         values.setdefault("name", f"{Path(values['model']).stem}:{values.get('decode', 'greedy')}")
         return _build(ModelMethod, values)
@@ -97,6 +114,15 @@ def parse_method(entry: Any) -> Method:
         values["time_limit"] = parse_time(values["time_limit"])
     values.setdefault("name", values["solver"])
     return _build(SolverMethod, values)
+
+
+def parse_recipe(entry: Any) -> Recipe:
+    """A recipe from a mapping; the one that it starts from has its seed and steps by default."""
+    values = dict(_mapping(entry, "a recipe"))
+    if values.get("start") is not None:
+        common = {key: values[key] for key in ("seed", "steps") if key in values}
+        values["start"] = parse_recipe({**common, **_mapping(values["start"], "a recipe")})
+    return _build(Recipe, values)
 
 
 def parse_source(entry: Any) -> Source:

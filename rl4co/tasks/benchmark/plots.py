@@ -70,7 +70,7 @@ def plot_gap_vs_time(report: Report) -> Figure | None:
     panels = {name: points for name, points in panels.items() if points}
     if not panels:
         return None
-    figure, axes = _panels(len(panels))
+    figure, axes = make_panels(len(panels))
     for ax, (name, points) in zip(axes, panels.items(), strict=True):
         front = pareto_front(list(points.values()))
         steps = [list(points.values())[index] for index in front]
@@ -79,10 +79,10 @@ def plot_gap_vs_time(report: Report) -> Figure | None:
         for method, point in points.items():
             style = {**_marker_style(report, method), "s": 70, "zorder": 3}
             ax.scatter(*point, edgecolors="white", linewidths=0.8, label=method, **style)
-        _log_time(ax, [time for time, _ in points.values()])
-        _frame(ax, name, "mean time per instance (s)", "mean gap (%)",
+        log_axis(ax, [time for time, _ in points.values()])
+        frame(ax, name, "mean time per instance (s)", "mean gap (%)",
                [gap for _, gap in points.values()])  # fmt: skip
-    _legend(figure, axes)
+    legend(figure, axes)
     return figure
 
 
@@ -98,7 +98,7 @@ def plot_gap_by_size(report: Report) -> Figure | None:
     panels = {name: rows for name, rows in panels.items() if len({row.size for row in rows}) > 1}
     if not panels:
         return None
-    figure, axes = _panels(len(panels))
+    figure, axes = make_panels(len(panels))
     for ax, (problem, rows) in zip(axes, panels.items(), strict=True):
         for method in report.methods:
             points = [(row.size, row.gap) for row in rows if row.method == method]
@@ -113,9 +113,9 @@ def plot_gap_by_size(report: Report) -> Figure | None:
                 _draw_sizes(ax, solved, method, size, style)
         sizes = [row.size for row in rows]
         if max(sizes) > WIDE_SIZES * min(sizes):
-            _log_time(ax, sizes)
-        _frame(ax, problem, "size", "gap (%)", [row.gap for row in rows if row.gap is not None])
-    _legend(figure, axes)
+            log_axis(ax, sizes)
+        frame(ax, problem, "size", "gap (%)", [row.gap for row in rows if row.gap is not None])
+    legend(figure, axes)
     return figure
 
 
@@ -143,7 +143,7 @@ def plot_gap_over_time(report: Report) -> Figure | None:
     curves = {name: of_set for name, of_set in curves.items() if of_set}
     if not curves:
         return None
-    figure, axes = _panels(len(curves))
+    figure, axes = make_panels(len(curves))
     for ax, (name, of_set) in zip(axes, curves.items(), strict=True):
         for method, curve in of_set.items():
             times, gaps = zip(*curve, strict=True)
@@ -151,10 +151,10 @@ def plot_gap_over_time(report: Report) -> Figure | None:
             ax.plot(times, gaps, drawstyle="steps-post", linewidth=1.8, color=style["color"],
                     linestyle=_line_style(report, method), label=method)  # fmt: skip
             ax.scatter(times[0], gaps[0], **{**style, "s": 36, "zorder": 3})
-        _log_time(ax, [time for curve in of_set.values() for time, _ in curve])
-        _frame(ax, name, "time per instance (s)", "mean gap of the best so far (%)",
+        log_axis(ax, [time for curve in of_set.values() for time, _ in curve])
+        frame(ax, name, "time per instance (s)", "mean gap of the best so far (%)",
                [gap for curve in of_set.values() for _, gap in curve])  # fmt: skip
-    _legend(figure, axes)
+    legend(figure, axes)
     return figure
 
 
@@ -204,7 +204,8 @@ def _curve(rows: Sequence[Row], horizon: float) -> list[tuple[float, float]]:
 # ---------------------------------------------------------------- styles
 
 
-def _panels(count: int, width: float = 5.2) -> tuple[Figure, list[Axes]]:
+def make_panels(count: int, width: float = 5.2) -> tuple[Figure, list[Axes]]:
+    """A figure with some panels, and their axes."""
     from matplotlib.figure import Figure
 
     columns = min(count, MOST_COLUMNS)
@@ -218,7 +219,11 @@ def _panels(count: int, width: float = 5.2) -> tuple[Figure, list[Axes]]:
 
 
 def _marker_style(report: Report, method: str) -> dict[str, Any]:
-    index = report.methods.index(method)
+    return marker_style(report.methods.index(method))
+
+
+def marker_style(index: int) -> dict[str, Any]:
+    """Colour and sign of the series with a number."""
     shift = index // len(COLORS)  # further methods get other pairs of colour and sign
     return {
         "color": COLORS[index % len(COLORS)],
@@ -230,7 +235,7 @@ def _line_style(report: Report, method: str) -> str:
     return STYLES[report.methods.index(method) % len(STYLES)]
 
 
-def _frame(ax: Axes, title: str, xlabel: str, ylabel: str, gaps: Sequence[float]) -> None:
+def frame(ax: Axes, title: str, xlabel: str, ylabel: str, gaps: Sequence[float]) -> None:
     """Titles, scale of gaps, grid."""
     first = ax.get_subplotspec()
     ax.set(xlabel=xlabel, ylabel=ylabel if first is None or first.is_first_col() else "")
@@ -252,7 +257,7 @@ def _frame(ax: Axes, title: str, xlabel: str, ylabel: str, gaps: Sequence[float]
     ax.spines[["top", "right"]].set_visible(False)
 
 
-def _log_time(ax: Axes, numbers: Sequence[float]) -> None:
+def log_axis(ax: Axes, numbers: Sequence[float]) -> None:
     """A logarithmic axis with plain numbers, space at the ends and two ticks at least."""
     from matplotlib.ticker import LogLocator, NullFormatter
 
@@ -266,7 +271,7 @@ def _log_time(ax: Axes, numbers: Sequence[float]) -> None:
     ax.xaxis.set_minor_formatter(NullFormatter())
 
 
-def _legend(figure: Figure, axes: Sequence[Axes]) -> None:
+def legend(figure: Figure, axes: Sequence[Axes]) -> None:
     """One legend for all panels, below them."""
     entries: dict[str, Any] = {}
     for ax in axes:

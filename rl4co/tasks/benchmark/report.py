@@ -15,7 +15,7 @@ from typing import Any
 
 from rl4co.core.errors import ConfigError
 from rl4co.tasks.benchmark.instances import Entry, InstanceSet
-from rl4co.tasks.benchmark.spec import BenchmarkSpec, Method, ModelMethod
+from rl4co.tasks.benchmark.spec import BenchmarkSpec, Method, PolicyMethod
 from rl4co.tasks.benchmark.store import Result
 from rl4co.tasks.load import find_device
 from rl4co.tasks.metrics import (
@@ -170,12 +170,20 @@ def make_report(spec: BenchmarkSpec, sets: Sequence[InstanceSet], cells: Cells) 
                 for method in spec.methods
                 for run in runs[method.name]
             ]
-    lines = [
-        _line(instances.name, method.name, rows) for instances in sets for method in spec.methods
-    ]
-    if len(sets) > 1:
-        lines += [_line(ALL, method.name, rows) for method in spec.methods]
+    lines = make_lines([each.name for each in sets], [each.name for each in spec.methods], rows)
     return Report(spec.name, spec.horizon, tuple(rows), tuple(lines), tuple(notes))
+
+
+def make_lines(sets: Sequence[str], methods: Sequence[str], rows: Sequence[Row]) -> list[Line]:
+    """A line for each method on each set, and on all sets if there are several.
+
+    Args:
+        sets: Names of the sets.
+        methods: Names of the methods.
+        rows: Results per instance.
+    """
+    names = [*sets, *([ALL] if len(sets) > 1 else [])]
+    return [_line(name, method, rows) for name in names for method in methods]
 
 
 def find_reference(
@@ -251,7 +259,7 @@ def _row(
 def _normalized(spec: BenchmarkSpec, method: Method, seconds: float | None) -> float | None:
     if spec.passmark is None or seconds is None:
         return None
-    on_gpu = isinstance(method, ModelMethod) and find_device(method.device) != "cpu"
+    on_gpu = isinstance(method, PolicyMethod) and find_device(method.device) != "cpu"
     return normalize_runtime(seconds, spec.passmark.score(on_gpu), spec.passmark.reference)
 
 

@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from datetime import timedelta
+from pathlib import Path
 from types import TracebackType
 
 from rl4co.core.errors import ConfigError
@@ -53,34 +54,54 @@ def run_benchmark(
         runners = [
             each
             for method in spec.methods
-            for each in make_runners(method, spec, pool, allow_classes)
+            for each in make_runners(method, spec, pool, Path(folder), allow_classes)
         ]
-        plan = [
-            (runner, batch)
-            for runner in runners
-            for instances in sets
-            for batch in instances.batches(runner.batch_size)
-            if any(_is_open(store, runner.key(entry), retry_errors) for entry in batch)
-        ]
-        with _Progress(plan, num_procs, progress) as bar:
-            for runner, results in _work(plan, num_procs):
-                store.add(results)
-                bar.advance(runner, results)
+        pairs = [(runner, instances) for runner in runners for instances in sets]
+        run_pairs(pairs, store, num_procs, retry_errors, progress)
         return make_report(spec, sets, _by_cell(runners, sets, store))
 
 
 Plan = Sequence[tuple[Runner, list[Entry]]]
 
 
-def _is_open(store: ResultStore, key: str, retry_errors: bool) -> bool:
-    result = store.results.get(key)
-    return result is None or (retry_errors and result.error is not None)
+def run_pairs(
+    pairs: Sequence[tuple[Runner, InstanceSet]],
+    store: ResultStore,
+    num_procs: int = 1,
+    retry_errors: bool = False,
+    progress: bool | None = None,
+) -> None:
+    """Runs methods on sets of instances, batch by batch, as far as results are missing.
+
+    Args:
+        pairs: Methods and the sets that they solve.
+        store: Where results are read and written.
+        num_procs: Instances that classical solvers solve at the same time.
+        retry_errors: Whether to try again what failed in an earlier run.
+        progress: Whether to show a progress bar; None: if stderr is a terminal.
+    """
+    plan = [
+        (runner, batch)
+        for runner, instances in pairs
+        for batch in instances.batches(runner.batch_size)
+        if _is_open(store, [runner.key(entry) for entry in batch], retry_errors)
+    ]
+    with _Progress(plan, num_procs, progress) as bar:
+        for runner, results in _work(plan, num_procs):
+            store.add(results, runner.facts())
+            bar.advance(runner, results)
+
+
+def _is_open(store: ResultStore, keys: Sequence[str], retry_errors: bool) -> bool:
+    results = store.find(keys)
+    return results is None or (retry_errors and any(each.error is not None for each in results))
 
 
 def _work(plan: Plan, num_procs: int) -> Iterator[tuple[Runner, list[Result]]]:
     """Results batch by batch, as they are finished."""
     sequential = [job for job in plan if num_procs == 1 or not job[0].parallel]
     for runner, batch in sequential:
+        runner.prepare()
         yield runner, runner.run(batch)
     concurrent = [job for job in plan if num_procs > 1 and job[0].parallel]
     threads = ThreadPoolExecutor(num_procs)
@@ -98,10 +119,18 @@ def _by_cell(runners: Sequence[Runner], sets: Sequence[InstanceSet], store: Resu
     cells = defaultdict[tuple[str, str, str], list[tuple[int | None, Result]]](list)
     for runner in runners:
         for instances in sets:
-            for entry in instances.entries:
-                result = store.results[runner.key(entry)]
+            for entry, result in find_results(runner, instances, store):
                 cells[runner.name, instances.name, entry.name].append((runner.seed, result))
     return cells
+
+
+def find_results(
+    runner: Runner, instances: InstanceSet, store: ResultStore
+) -> Iterator[tuple[Entry, Result]]:
+    """The stored results of a method on a set; instances without one are left out."""
+    for batch in instances.batches(runner.batch_size):
+        results = store.find([runner.key(entry) for entry in batch])
+        yield from zip(batch, results or (), strict=results is not None)
 
 
 class _Progress:

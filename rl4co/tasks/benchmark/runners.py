@@ -14,12 +14,14 @@ import inspect
 import json
 import time
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from tensordict import TensorDict
 from torch import Tensor, nn
+
+import rl4co
 
 from rl4co.core.errors import UnknownNameError, UnsupportedError
 from rl4co.core.registry import SOLVERS
@@ -30,7 +32,15 @@ from rl4co.pretrained import CONFIG_FILE, WEIGHTS_FILE, find_model
 from rl4co.solvers._worker_pool import WorkerPool
 from rl4co.tasks.approaches import supported_limits
 from rl4co.tasks.benchmark.instances import Entry, stack
-from rl4co.tasks.benchmark.spec import BenchmarkSpec, Method, ModelMethod, SolverMethod
+from rl4co.tasks.benchmark.recipes import key_of, train, weights_digest
+from rl4co.tasks.benchmark.spec import (
+    BenchmarkSpec,
+    Method,
+    ModelMethod,
+    PolicyMethod,
+    SolverMethod,
+    TrainedMethod,
+)
 from rl4co.tasks.benchmark.store import Result
 from rl4co.tasks.evaluate import evaluate_policy
 from rl4co.tasks.load import find_device, load_policy
@@ -49,6 +59,8 @@ class Runner(abc.ABC):
 
     Args:
         method: What the specification says.
+        definition: What else belongs to its identity.
+        without: Settings that do not.
 
     Attributes:
         name: Name of the method.
@@ -61,15 +73,23 @@ class Runner(abc.ABC):
     parallel = False
     seed: int | None = None
 
-    def __init__(self, method: Method, *definition: str) -> None:
+    def __init__(self, method: Method, *definition: str, without: Sequence[str] = ()) -> None:
         self.name = method.name
-        settings = {k: v for k, v in dataclasses.asdict(method).items() if k != "name"}
+        values = dataclasses.asdict(method).items()
+        settings = {key: value for key, value in values if key not in ("name", *without)}
         text = json.dumps([type(method).__name__, settings, definition], sort_keys=True)
         self._fingerprint = hashlib.sha256(text.encode()).hexdigest()
 
     def key(self, entry: Entry) -> str:
         """Digest of this method on an instance."""
         return hashlib.sha256(f"{self._fingerprint}{entry.fingerprint}".encode()).hexdigest()
+
+    def facts(self) -> dict[str, str]:
+        """What produced the results, beside the method's settings."""
+        return {"version": rl4co.__version__}
+
+    def prepare(self) -> None:  # noqa: B027
+        """Called before :meth:`run`; raises if the method cannot run at all."""
 
     @abc.abstractmethod
     def run(self, entries: Sequence[Entry]) -> list[Result]:
@@ -153,20 +173,36 @@ def _value_of(entry: Entry, cost: float, last_cost: float, last_value: float) ->
     return value if entry.decimals is None else round(value, entry.decimals)
 
 
-class ModelRunner(Runner):
-    """Decodes a trained policy, batch by batch.
+class PolicyRunner(Runner):
+    """Decodes a policy, batch by batch.
 
     Args:
         method: What the specification says.
+        definition: What else belongs to its identity.
         allow_classes: See :func:`~rl4co.tasks.load.load_policy`.
+        without: Settings that do not belong to its identity.
     """
 
-    def __init__(self, method: ModelMethod, allow_classes: Sequence[str | type] = ()) -> None:
-        super().__init__(method, *_content(find_model(method.model).path))
+    def __init__(
+        self,
+        method: PolicyMethod,
+        *definition: str,
+        allow_classes: Sequence[str | type] = (),
+        without: Sequence[str] = (),
+    ) -> None:
+        super().__init__(method, *definition, without=without)  # type: ignore[arg-type]
         self.allow_classes = allow_classes
         self.method, self.batch_size = method, method.batch_size
         self._policy: nn.Module | None = None
         self._warm: set[str] = set()
+
+    @abc.abstractmethod
+    def source(self) -> Path:
+        """The folder or checkpoint of the policy."""
+
+    def options(self) -> Mapping[str, Any]:
+        """Settings of decoding."""
+        return self.method.options
 
     def run(self, entries: Sequence[Entry]) -> list[Result]:
         """See :class:`Runner`; a batch that fails is tried again one by one."""
@@ -223,7 +259,7 @@ class ModelRunner(Runner):
             self.method.decode,
             batch_size=len(instances),
             seed=seed,
-            **self.method.options,
+            **self.options(),
         )
 
     def _problem(self, entry: Entry) -> str:
@@ -236,46 +272,120 @@ class ModelRunner(Runner):
     def _loaded(self) -> nn.Module:
         if self._policy is None:
             device = find_device(self.method.device)
-            policy, _ = load_policy(self.method.model, device, self.allow_classes)
+            source = self.source()
+            policy, _ = load_policy(source, device, self.allow_classes)
             if isinstance(policy, ImprovementPolicy) and self.method.decode != IMPROVE:
                 raise UnsupportedError(
-                    f"expected the method 'improve' for {self.method.model}, a "
-                    f"{type(policy).__name__}, got {self.method.decode!r}; write "
-                    f"{self.method.model}:improve:steps=100"
+                    f"expected the method 'improve' for {source}, a {type(policy).__name__}, got "
+                    f"{self.method.decode!r}; write {source}:improve:steps=100"
                 )
             self._policy = policy
         return self._policy
 
 
+class ModelRunner(PolicyRunner):
+    """Decodes a saved policy."""
+
+    method: ModelMethod
+
+    def __init__(self, method: ModelMethod, allow_classes: Sequence[str | type] = ()) -> None:
+        super().__init__(
+            method, *_content(find_model(method.model).path), allow_classes=allow_classes
+        )
+
+    def source(self) -> Path:
+        """What the specification names."""
+        return find_model(self.method.model).path
+
+
+class TrainedRunner(PolicyRunner):
+    """Decodes a policy that is trained when it is needed.
+
+    Its identity is that of its recipes, so it is known before there are weights.
+
+    Args:
+        method: What the specification says.
+        root: Folder of the trained policies.
+    """
+
+    method: TrainedMethod
+
+    def __init__(self, method: TrainedMethod, root: Path) -> None:
+        keys = [key_of(each) for each in (method.recipe, method.initial) if each is not None]
+        super().__init__(method, *keys, without=("recipe", "initial", "device"))
+        self.root = root
+
+    def prepare(self) -> None:
+        """Trains the policies that are not trained yet."""
+        for recipe in self.method.recipes:
+            train(recipe, self.root)
+
+    def facts(self) -> dict[str, str]:
+        """Recipe and digest of its weights."""
+        weights = weights_digest(self.source())
+        return {**super().facts(), "recipe": key_of(self.method.recipe), "weights": weights}
+
+    def source(self) -> Path:
+        """The folder of the policy, which is trained now if that was not done."""
+        return train(self.method.recipe, self.root)
+
+    def options(self) -> Mapping[str, Any]:
+        """The method's; first solutions come from the policy of another recipe, if there is one."""
+        if self.method.initial is None:
+            return self.method.options
+        constructive, _ = load_policy(train(self.method.initial, self.root), "cpu")
+        return {**self.method.options, "initial": constructive}
+
+
 def make_runners(
-    method: Method, spec: BenchmarkSpec, pool: WorkerPool, allow_classes: Sequence[str | type] = ()
+    method: Method,
+    spec: BenchmarkSpec,
+    pool: WorkerPool,
+    folder: Path,
+    allow_classes: Sequence[str | type] = (),
 ) -> list[Runner]:
     """The runners of a method: one for each seed of the specification, if the method has one."""
-    if isinstance(method, ModelMethod):
+    if isinstance(method, PolicyMethod):
         has_seed = method.is_random
     else:
         has_seed = "seed" in SOLVERS[method.solver].options
     seeds = spec.seeds if has_seed else ()
-    return [_make_runner(method, seed, spec, pool, allow_classes) for seed in seeds or (None,)]
+    runners = []
+    for seed in seeds or (None,):
+        seeded = method if seed is None else _with_seed(method, seed)
+        runners.append(make_runner(seeded, spec.solver_time_limit, pool, folder, allow_classes))
+        runners[-1].seed = seed
+    return runners
 
 
-def _make_runner(
+def make_runner(
     method: Method,
-    seed: int | None,
-    spec: BenchmarkSpec,
+    time_limit: float,
     pool: WorkerPool,
-    allow_classes: Sequence[str | type],
+    folder: Path,
+    allow_classes: Sequence[str | type] = (),
 ) -> Runner:
-    runner: Runner
+    """The runner of a method.
+
+    Args:
+        method: The method.
+        time_limit: Seconds per instance of a solver that names none.
+        pool: Worker processes of solvers.
+        folder: Folder of trained policies.
+        allow_classes: See :func:`~rl4co.tasks.load.load_policy`.
+    """
     if isinstance(method, ModelMethod):
-        seeded = method if seed is None else dataclasses.replace(method, seed=seed)
-        runner = ModelRunner(seeded, allow_classes)
-    else:
-        limit = spec.solver_time_limit if method.time_limit is None else method.time_limit
-        options = method.options if seed is None else {**method.options, "seed": seed}
-        runner = SolverRunner(dataclasses.replace(method, options=options), limit, pool)
-    runner.seed = seed
-    return runner
+        return ModelRunner(method, allow_classes)
+    if isinstance(method, TrainedMethod):
+        return TrainedRunner(method, folder)
+    limit = time_limit if method.time_limit is None else method.time_limit
+    return SolverRunner(method, limit, pool)
+
+
+def _with_seed(method: Method, seed: int) -> Method:
+    if isinstance(method, PolicyMethod):
+        return dataclasses.replace(method, seed=seed)
+    return dataclasses.replace(method, options={**method.options, "seed": seed})
 
 
 def _content(model: Path) -> list[str]:

@@ -47,11 +47,10 @@ class SolverMethod:
 
 
 @dataclasses.dataclass(frozen=True)
-class ModelMethod:
-    """A trained policy and a way to decode it.
+class PolicyMethod:
+    """A way to decode a policy; base of :class:`ModelMethod` and :class:`TrainedMethod`.
 
     Args:
-        model: Name of a pretrained model, folder written by `save_pretrained`, or checkpoint.
         name: Name in tables and plots.
         decode: Evaluation method, see `rl4co list methods`.
         batch_size: Instances solved together, where they have the same size.
@@ -62,7 +61,6 @@ class ModelMethod:
         options: Settings of decoding (samples, num_augment, temperature, ...), or of the method.
     """
 
-    model: str
     name: str = ""
     decode: str = "greedy"
     batch_size: int = 64
@@ -72,7 +70,6 @@ class ModelMethod:
     options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        find_model(self.model)  # raises if there is none
         find_method(self.decode)  # raises for names that do not exist
         for option in self.options if self.decode in METHODS else ():
             if option not in DECODE_OPTIONS:
@@ -92,7 +89,80 @@ class ModelMethod:
         return is_random(self.decode)
 
 
-Method: TypeAlias = SolverMethod | ModelMethod
+@dataclasses.dataclass(frozen=True)
+class ModelMethod(PolicyMethod):
+    """A saved policy and a way to decode it.
+
+    Args:
+        model: Name of a pretrained model, folder written by `save_pretrained`, or checkpoint.
+    """
+
+    model: str = dataclasses.field(kw_only=True)
+
+    def __post_init__(self) -> None:
+        find_model(self.model)  # raises if there is none
+        super().__post_init__()
+
+
+@dataclasses.dataclass(frozen=True)
+class Recipe:
+    """How a policy is trained: an experiment with changes; see :mod:`..recipes`.
+
+    Args:
+        experiment: Name of an experiment, see `rl4co list experiments`.
+        overrides: Key → value, such as `model.batch_size: 64`; `env: cvrp` chooses a file of a group.
+        steps: Training batches in all, over which the schedule is stretched; None: as many as the
+            experiment has.
+        epochs: Into how many epochs they are divided; None: 50 steps each, at most 100 epochs.
+        seed: Seed of the training.
+        start: Recipe whose weights the training starts from; None: initial weights.
+    """
+
+    experiment: str
+    overrides: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    steps: int | None = None
+    epochs: int | None = None
+    seed: int = 1
+    start: Recipe | None = None
+
+    def __post_init__(self) -> None:
+        for key in ("steps", "epochs"):
+            value = getattr(self, key)
+            if value is not None and value < 1:
+                raise ConfigError(f"expected {key} of at least 1 in a recipe, got {value}")
+        if self.epochs is not None and (self.steps is None or self.epochs > self.steps):
+            raise ConfigError(
+                f"expected at least as many steps as epochs in a recipe, got {self.steps} steps "
+                f"and {self.epochs} epochs"
+            )
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainedMethod(PolicyMethod):
+    """A policy that is trained when it is needed, and a way to decode it.
+
+    Args:
+        recipe: How it is trained.
+        initial: Recipe of the policy that makes first solutions for the method "improve".
+    """
+
+    recipe: Recipe = dataclasses.field(kw_only=True)
+    initial: Recipe | None = dataclasses.field(default=None, kw_only=True)
+
+    @property
+    def recipes(self) -> list[Recipe]:
+        """All trainings that it needs, in an order in which they can run."""
+        chain: list[Recipe] = []
+        for recipe in (self.recipe, self.initial):
+            part: list[Recipe] = []
+            while recipe is not None:
+                part.insert(0, recipe)
+                recipe = recipe.start
+            chain += part
+        return chain
+
+
+Method: TypeAlias = SolverMethod | ModelMethod | TrainedMethod
 
 
 @dataclasses.dataclass(frozen=True)

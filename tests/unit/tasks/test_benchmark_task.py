@@ -95,8 +95,8 @@ def test_short_texts_say_the_same_as_mappings(files: Path, model: Path):
         "pyvrp", "pyvrp:2s:seed=3", 2.0, {"seed": 3}
     )
     assert parse_method(f"{model}:sampling:samples=10:passes=2:temperature=1e-1") == ModelMethod(
-        str(model), "am:sampling:samples=10:passes=2:temperature=0.1", "sampling", passes=2,
-        options={"samples": 10, "temperature": 0.1},
+        "am:sampling:samples=10:passes=2:temperature=0.1", "sampling", passes=2,
+        options={"samples": 10, "temperature": 0.1}, model=str(model),
     )  # fmt: skip
     assert parse_source("cvrp:50:size=3:seed=7:capacity=40") == GeneratedSource(
         "cvrp", "cvrp5040", 3, 7, {"num_loc": 50, "capacity": 40}
@@ -116,7 +116,7 @@ def test_short_texts_say_the_same_as_mappings(files: Path, model: Path):
         ({"methods": ["pyvrp:soon"]}, "a time such as 2s, 500ms or 1m, got 'soon'"),
         ({"methods": ["pyvrp:1s:2s"]}, "one time limit"),
         ({"methods": [{"solver": "pyvrp", "time_limit": -1}]}, "positive time_limit, got -1"),
-        ({"methods": [{"solver": "pyvrp", "model": "x"}]}, "`solver` or `model`"),
+        ({"methods": [{"solver": "pyvrp", "model": "x"}]}, "`solver`, `model` or `recipe`"),
         ({"methods": [{"solver": "pyvrp", "tiem_limit": 1}]}, "did you mean 'time_limit'"),
         ({"methods": [{"solver": 3}]}, "expected str for 'solver'"),
         ({"methods": ["insertion", "insertion"]}, "two methods called 'insertion'"),
@@ -381,7 +381,7 @@ def test_trajectories_of_pyvrp(files: Path, tmp_path: Path):
     report = run_benchmark(spec_of("pyvrp:200ms", instances=[str(files / "t*.vrp")]), tmp_path)
     (row,) = report.rows
     assert (row.value, row.gap, row.incumbents.best) == (32.0, 0.0, 32.0)
-    assert 0.2 <= row.seconds < 20.0
+    assert 0.0 < row.seconds < 20.0  # the start of its process counts towards the limit
     assert row.incumbents.times[-1] < row.seconds
     assert all(value == int(value) for value in row.incumbents.values)
     assert 0.0 <= row.primal_integral < 50.0

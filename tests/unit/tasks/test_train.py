@@ -37,7 +37,7 @@ from rl4co.tasks.instantiate import (
     instantiate_loggers,
     show_versions,
 )
-from rl4co.tasks.train import _explain, load_config, run, seed_run
+from rl4co.tasks.train import explain, load_config, run, seed_run
 from rl4co.training.folder_lock import FolderLock
 
 REPOSITORY = Path(__file__).resolve().parents[3]
@@ -496,27 +496,27 @@ def test_unknown_choices_get_a_suggestion(override: str, message: str):
     """Hydra's own errors list what is directly in a group, and nothing for values."""
     with pytest.raises((HydraException, OmegaConfBaseException)) as caught:
         load_config([override])
-    assert message in _explain(caught.value)
+    assert message in explain(caught.value)
 
 
 def test_folders_that_cannot_be_written_to_are_explained():
     """Whatever the system's reason; an error that has a remedy keeps its words."""
     missing = FileNotFoundError(errno.ENOENT, "No such file or directory", "nowhere/logs")
-    assert "written to, got nowhere/logs (No such file or directory); choose" in _explain(missing)
+    assert "written to, got nowhere/logs (No such file or directory); choose" in explain(missing)
     full = OSError(errno.ENOSPC, "No space left on device")
-    assert "got another (No space left on device); free some space or choose" in _explain(full)
+    assert "got another (No space left on device); free some space or choose" in explain(full)
     own = WriteError("logs/last.ckpt", full, "earlier checkpoints are intact, so make room")
-    assert _explain(own) == (
+    assert explain(own) == (
         "expected to write logs/last.ckpt, got: No space left on device; earlier checkpoints are "
         "intact, so make room"
     )
-    assert _explain(FileNotFoundError("expected a checkpoint, got none")).startswith("expected a c")
+    assert explain(FileNotFoundError("expected a checkpoint, got none")).startswith("expected a c")
 
 
 def test_unknown_experiment_lists_those_in_folders():
     with pytest.raises(HydraException) as caught:
         load_config(["experiment=exmple"])
-    listing = _explain(caught.value).split("known: ")[1].split(", ")
+    listing = explain(caught.value).split("known: ")[1].split(", ")
     assert {"example", "quick", "routing/am", "routing/pomo"} <= set(listing)
 
 
