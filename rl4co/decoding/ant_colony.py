@@ -21,6 +21,7 @@ import torch
 
 from tensordict import TensorDictBase
 from torch import Tensor
+from torch.nn.functional import pad
 
 from rl4co.core.errors import ConfigError, UnknownNameError, UnsupportedError
 from rl4co.core.graphs import CandidateGraph, nearest_graph
@@ -246,8 +247,8 @@ class AntColony:
             self.actions, self.reward = candidates, best
             return
         width = max(candidates.shape[1], self.actions.shape[1])
-        # Shorter solutions repeat their last action.
-        old, new = (_pad_last(x, width) for x in (self.actions, candidates))
+        # Only solutions with a hub differ in length; shorter ones wait there.
+        old, new = (pad(x, (0, width - x.shape[1])) for x in (self.actions, candidates))
         better = best > self.reward
         self.actions = torch.where(better.unsqueeze(-1), new, old)
         self.reward = torch.where(better, best, self.reward)
@@ -313,9 +314,3 @@ def _check_heuristic(graph: CandidateGraph, heuristic: Tensor) -> Tensor:
     if not bool(((heuristic >= 0) & heuristic.isfinite()).all()):
         raise ConfigError("expected finite weights of at least 0 as heuristic, got others")
     return heuristic.detach()
-
-
-def _pad_last(actions: Tensor, width: int) -> Tensor:
-    """Actions that repeat their last one: `[B, T]` → `[B, width]`."""
-    missing = width - actions.shape[1]
-    return torch.cat([actions, actions[:, -1:].expand(-1, missing)], 1)

@@ -75,8 +75,8 @@ def add_model(
     origin = find_model(source)
     policy, env = load_policy(origin)
     if env is None or generator_params is not None:
-        params = dict(generator_params or {})
-        env = ENVS[env.name if env else policy.env_name](generator_params=params)
+        settings = getattr(policy, "env_params", {})
+        env = ENVS[policy.env_name](generator_params=dict(generator_params or {}), **settings)
     card = describe_model(policy, env, name, dtype)
     card["training"] = {**_training(origin), **(training or {})}
     policy.save_pretrained(target, dtype)

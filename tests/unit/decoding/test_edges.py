@@ -222,6 +222,20 @@ def test_pheromone_teaches():
     assert bool((result.mean_reward[:, -3:].mean(1) > result.mean_reward[:, :3].mean(1)).all())
 
 
+def test_shorter_solutions_wait_at_the_depot():
+    """The best solution may end at a customer; later ones of its batch are longer."""
+    env, td, graph, weights = instance("cvrp")
+    td, graph, weights = td[:1], CandidateGraph(graph.targets[:1], True), weights[:1]
+    actions = sample_by_edges(env, dict(td.items()), graph, weights, 1)  # [1, 1, T]
+    actions = actions[..., : int(actions[0, 0].nonzero().max()) + 1]
+    colony = AntColony(env, td, graph, weights)
+    reward = colony._rewards(actions)
+    colony._remember(actions, reward)
+    colony._remember(torch.nn.functional.pad(actions, (0, 3)), reward - 1.0)
+    env.check_solution_validity(td, colony.actions)
+    assert colony.reward.equal(reward[:, 0])
+
+
 def test_pheromone_does_not_depend_on_padding():
     """Batch mates with longer solutions make actions wider."""
     env, td, graph, weights = instance("cvrp")
