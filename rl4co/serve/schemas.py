@@ -257,7 +257,7 @@ class DecideResponse(BaseModel):
 
 
 class ErrorBody(BaseModel):
-    """What is wrong, in the words of the command line, and the field of the request if known."""
+    """The message of the command line, and the field of the request if known."""
 
     message: str
     field: str | None = None
