@@ -20,7 +20,13 @@ import numpy as np
 
 from tensordict import TensorDict
 
-from rl4co.core.errors import ConfigError, RL4COError, UnknownNameError, UnsupportedError
+from rl4co.core.errors import (
+    ConfigError,
+    InputSizeError,
+    RL4COError,
+    UnknownNameError,
+    UnsupportedError,
+)
 from rl4co.data.formats import Benchmark, BenchmarkInstance, BenchmarkMedian, BenchmarkShop
 from rl4co.data.formats.plain import to_plain
 from rl4co.data.formats.read import read_instance
@@ -59,7 +65,7 @@ def field(name: str) -> Iterator[None]:
     """
     try:
         yield
-    except (TooLargeError, FieldError):
+    except (TooLargeError, InputSizeError, FieldError):
         raise
     except (RL4COError, OSError) as error:
         raise FieldError(str(error), name) from error
@@ -144,7 +150,8 @@ class GivenInstance:
 
 def require_size(instance: Benchmark, max_nodes: int) -> None:
     """Raises if an instance is larger than the service solves."""
-    if instance.size > max_nodes:
+    machines = instance.shop.num_machines if isinstance(instance, BenchmarkShop) else 0
+    if max(instance.size, machines) > max_nodes:
         raise TooLargeError(
             f"expected at most {max_nodes} nodes or operations, got {instance.size_text}; give a "
             "smaller instance, or use `rl4co solve`"
@@ -205,19 +212,27 @@ def _read(name: str, content: bytes) -> tuple[Benchmark, list[str]]:
         path = Path(folder, name)
         path.write_bytes(content)
         try:
-            benchmark = read_instance(path)
-            _ = benchmark.best_known, benchmark.best_solution  # read from the file now
+            benchmark = _without_folder(read_instance(path))
         except (RL4COError, OSError) as error:
             # Messages name the file as the client does.
-            raise type_of(error)(str(error).replace(f"{folder}/", "")) from error
+            kind = InputSizeError if isinstance(error, InputSizeError) else ConfigError
+            raise kind(str(error).replace(f"{folder}/", "")) from error
     notes = [str(warning.message).replace(f"{folder}/", "") for warning in caught]
     return benchmark, notes
 
 
-def type_of(error: Exception) -> type[Exception]:
-    """The class of an error whose message is all there is to it."""
-    simple = type(error)
-    return simple if simple.__init__ is Exception.__init__ else ConfigError
+def _without_folder(instance: Benchmark) -> Benchmark:
+    """The instance with its best-known value, but independent of the folder of its file."""
+    changes: dict[str, Any] = {"stated_best_known": instance.best_known, "solution_file": None}
+    if isinstance(instance, BenchmarkShop):
+        source = instance.source and Path(instance.source.name)
+        shop = dataclasses.replace(instance.shop, source=source)
+        return dataclasses.replace(instance, shop=shop, **changes)
+    assert isinstance(instance, BenchmarkInstance | BenchmarkMedian)
+    source = instance.source and Path(instance.source.name)
+    if isinstance(instance, BenchmarkInstance):
+        changes["solution"] = None
+    return dataclasses.replace(instance, source=source, **changes)
 
 
 # ---------------------------------------------------------------- random instances

@@ -70,8 +70,8 @@ def _limit_process(limits: Mapping[str, Any]) -> None:
 
 def _warm(payload: Mapping[str, Any], limits: Mapping[str, Any]) -> None:
     """Imports what the other tasks need."""
-    from rl4co.serve import _instances, _models  # noqa: F401
-    from rl4co.tasks import solve, trace  # noqa: F401
+    from rl4co.models.zoo import am  # noqa: F401
+    from rl4co.serve import _instances, _methods, _results  # noqa: F401
 
 
 def _models(payload: Mapping[str, Any], limits: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -128,11 +128,14 @@ def _check(payload: Mapping[str, Any], limits: Mapping[str, Any]) -> dict[str, A
     """Reads the instance of a job and checks its methods, so that errors come before the job."""
     from rl4co.serve._instances import field, read_file
     from rl4co.serve._methods import check_method
+    from rl4co.tasks.approaches import environment_of
 
     if payload["file"] is None:
         given = _given(payload, limits)
     else:
         given = read_file(payload["file"], payload["problem"], limits["max_nodes"])
+    with field("instance"):
+        environment_of(given.benchmark).reset(given.benchmark.to_tensordict(normalize=False))
     for number, method in enumerate(payload["methods"]):
         with field(f"methods.{number}"):
             check_method(method, given.benchmark)

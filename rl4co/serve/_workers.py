@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import logging
 import threading
@@ -47,6 +48,15 @@ class Workers:
         self._settings = dataclasses.asdict(limits)
         self._waiting = threading.BoundedSemaphore(limits.max_waiting)
         self._running = threading.BoundedSemaphore(limits.max_jobs)
+        self._is_warm = threading.Event()
+
+    def warm(self) -> None:
+        """Start a process that imports what tasks need; :meth:`ask` waits for it."""
+        try:
+            with contextlib.suppress(RequestError):
+                self.run("warm", {}, self.limits.request_seconds)
+        finally:
+            self._is_warm.set()
 
     def ask(self, task: str, payload: Mapping[str, Any]) -> Any:
         """The result of a short task.
@@ -65,6 +75,7 @@ class Workers:
                 429,
             )
         try:
+            self._is_warm.wait(self.limits.request_seconds)
             if not self._running.acquire(timeout=self.limits.request_seconds):
                 raise RequestError("expected a worker that is free, got none; try again later", 429)
             try:

@@ -12,11 +12,12 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Annotated, Any
 
-from fastapi import FastAPI, HTTPException, Query, Request, Response
+from fastapi import FastAPI, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from fastapi.staticfiles import StaticFiles
 from sse_starlette import EventSourceResponse
+from starlette.exceptions import HTTPException
 
 from rl4co.serve import schemas
 from rl4co.serve._jobs import FINAL, Jobs
@@ -26,6 +27,8 @@ from rl4co.serve._workers import RequestError, Workers
 from rl4co.serve.limits import Limits
 
 STATIC = Path(__file__).parent / "static"
+#: Seconds of a method, unless the request has them.
+DEFAULT_SECONDS = 10.0
 #: Seconds between two looks at the events of a job.
 _POLL_INTERVAL = 0.05
 
@@ -59,7 +62,7 @@ def create_app(limits: Limits | None = None, token: str | None = None) -> FastAP
     @contextlib.asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         # The first worker imports what it needs while the page loads.
-        threading.Thread(target=_warm, args=(workers,), daemon=True).start()
+        threading.Thread(target=workers.warm, daemon=True).start()
         yield
         jobs.shutdown()
 
@@ -81,11 +84,6 @@ def create_app(limits: Limits | None = None, token: str | None = None) -> FastAP
     if STATIC.is_dir():
         app.mount("/", StaticFiles(directory=STATIC, html=True))
     return app
-
-
-def _warm(workers: Workers) -> None:
-    with contextlib.suppress(RequestError):
-        workers.ask("warm", {})
 
 
 # ---------------------------------------------------------------- errors
@@ -115,11 +113,12 @@ def _add_error_handlers(app: FastAPI) -> None:
         return answer(422, f"{message}{where}; see /api/openapi.json", ".".join(place) or None)
 
     @app.exception_handler(HTTPException)
-    @app.exception_handler(404)
-    @app.exception_handler(405)
-    async def http_error(request: Request, error: Any) -> JSONResponse:
-        detail = error.detail
-        return answer(error.status_code, f"{request.method} {request.url.path}: {detail}")
+    async def http_error(request: Request, error: HTTPException) -> JSONResponse:
+        return answer(
+            error.status_code,
+            f"expected a request in /api/openapi.json, got {request.method} {request.url.path}: "
+            f"{error.detail}",
+        )
 
 
 # ---------------------------------------------------------------- catalogue
@@ -187,13 +186,14 @@ def _add_jobs(app: FastAPI, workers: Workers, jobs: Jobs) -> None:
                 422,
                 "methods",
             )
-        if request.max_runtime > limits.max_seconds:
+        seconds = request.max_runtime or min(DEFAULT_SECONDS, limits.max_seconds)
+        if seconds > limits.max_seconds:
             raise RequestError(
-                f"expected at most {limits.max_seconds:g} seconds, got {request.max_runtime:g}",
+                f"expected at most {limits.max_seconds:g} seconds, got {seconds:g}",
                 422,
                 "max_runtime",
             )
-        payload = request.model_dump()
+        payload = {**request.model_dump(), "max_runtime": seconds}
         jobs.require_place()
         return schemas.JobId(id=jobs.submit(payload, workers.ask("check", payload)).id)
 

@@ -4,10 +4,33 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+#: Lists in lists of an instance.
+MAX_DEPTH = 6
+
+
+def _require_shallow(instance: dict[str, Any]) -> dict[str, Any]:
+    """The instance; raises if it is nested so deep that nothing could handle it."""
+    level: list[Any] = [instance]
+    for _ in range(MAX_DEPTH):
+        level = [
+            inner
+            for value in level
+            for inner in (value.values() if isinstance(value, dict) else value)
+            if isinstance(inner, dict | list)
+        ]
+    if level:
+        raise ValueError(f"expected at most {MAX_DEPTH} lists in each other, got more")
+    return instance
+
 
 #: An instance as `rl4co solve` reads it from JSON: keys with lists of one entry per node.
-Instance = Annotated[dict[str, Any], Field(examples=[{"coordinates": [[0, 0], [3, 0], [3, 4]]}])]
+Instance = Annotated[
+    dict[str, Any],
+    AfterValidator(_require_shallow),
+    Field(examples=[{"coordinates": [[0, 0], [3, 0], [3, 4]]}]),
+]
 Name = Annotated[str, Field(min_length=1, max_length=200)]
 Action = Annotated[int, Field(ge=0, le=2**31 - 1)]
 Seed = Annotated[int, Field(ge=0, le=2**31 - 1)]
@@ -192,7 +215,9 @@ class SolveRequest(Request):
     instance: Instance | None = None
     file: File | None = None
     methods: Annotated[list[Method], Field(min_length=1)]
-    max_runtime: Annotated[float, Field(gt=0, le=1e6)] = 10.0
+    max_runtime: Annotated[float, Field(gt=0, le=1e6)] | None = Field(
+        None, description="Seconds of each method; default: 10, or the server's limit if smaller."
+    )
     trace: bool = False
 
 

@@ -102,8 +102,9 @@ class WorkerProcess:
             grace: Seconds that it may exceed its limit before it is killed.
             on_message: Called with each "cost" and "incumbent" that the job reports.
         """
+        job = pickle.dumps(tuple(arguments))  # here, as errors concern the caller
         messages: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()
-        receiver = threading.Thread(target=self._receive, args=(arguments, messages), daemon=True)
+        receiver = threading.Thread(target=self._receive, args=(job, messages), daemon=True)
         receiver.start()
         incumbent, started, end = None, time.perf_counter(), float("inf")
         has_cancelled = False
@@ -136,14 +137,12 @@ class WorkerProcess:
                 incumbent = content
         return JobResult(incumbent, JobReport(time.perf_counter() - started), is_cut=True)
 
-    def _receive(
-        self, arguments: Sequence[Any], messages: queue.SimpleQueue[tuple[str, Any]]
-    ) -> None:
+    def _receive(self, job: bytes, messages: queue.SimpleQueue[tuple[str, Any]]) -> None:
         """Sends a job and receives its messages, until it or the process ends."""
         assert self._process.stdin is not None and self._process.stdout is not None
         try:
             with self._sending:
-                pickle.dump(("job", pickle.dumps(tuple(arguments))), self._process.stdin)
+                pickle.dump(("job", job), self._process.stdin)
                 self._process.stdin.flush()
             kind = ""
             while kind != "done":
