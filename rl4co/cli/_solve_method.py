@@ -7,7 +7,9 @@ import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from rl4co.cli._frame import stderr
 from rl4co.core.errors import ConfigError, UnknownNameError
+from rl4co.pretrained import AUTO
 from rl4co.tasks.methods import METHODS, SEARCHES
 
 if TYPE_CHECKING:
@@ -48,7 +50,7 @@ class SolveMethod:
 
     solver: str | None
     max_runtime: float | None
-    model: Path | None
+    model: str | None
     method: str | None
     initial: Path | None
     decoding: dict[str, Any]
@@ -147,17 +149,23 @@ class SolveMethod:
         self, kind: type[ByModel], method: str, device: str, settings: dict[str, Any]
     ) -> Approach:
         from rl4co.tasks.load import find_device
+        from rl4co.tasks.solve import ByNearestModel
 
         assert self.model is not None
-        return kind.load(
-            self.model, method, find_device(device), _without_none(settings), self.allow_classes
-        )
+        target, options = find_device(device), _without_none(settings)
+        if self.model == AUTO:
+            return ByNearestModel(kind, method, target, options, announce=_announce)
+        return kind.load(self.model, method, target, options, self.allow_classes)
 
     def by_solver(self, solver: str | None, seconds: float) -> BySolver:
         """A solver and its options."""
         from rl4co.tasks.solve import BySolver
 
         return BySolver(solver, seconds, self.seed, self.lkh if solver == "lkh" else {})
+
+
+def _announce(text: str) -> None:
+    stderr().print(text, markup=False, highlight=False)
 
 
 def _without_none(settings: dict[str, Any]) -> dict[str, Any]:

@@ -37,7 +37,9 @@ def benchmark(
     ] = None,
     method: Annotated[
         list[str] | None,
-        typer.Option("--method", "-m", help="SOLVER[:TIME][:KEY=VALUE], or MODEL[:DECODING]."),
+        typer.Option(
+            "--method", "-m", help="SOLVER[:TIME][:KEY=VALUE], or MODEL[:DECODING] (rl4co models)."
+        ),
     ] = None,
     spec: Annotated[
         Path | None, typer.Option(help="YAML or JSON file with methods and instances.")

@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rl4co.cli._frame import DebugFlag, JsonFlag, app, reports_errors, show
+from rl4co.cli._frame import (
+    DebugFlag,
+    JsonFlag,
+    app,
+    reports_errors,
+    show,
+    stderr,
+    warnings_in_lines,
+)
 from rl4co.cli._options import (
     AllowClasses,
     BatchSize,
@@ -34,6 +42,7 @@ from rl4co.cli._options import (
 )
 from rl4co.core.errors import ConfigError
 from rl4co.core.registry import ENVS
+from rl4co.pretrained import AUTO, ModelSource, find_model, nearest_model
 from rl4co.tasks.methods import find_method
 
 if TYPE_CHECKING:
@@ -44,7 +53,11 @@ if TYPE_CHECKING:
 @reports_errors
 def evaluate(
     checkpoint: Annotated[
-        Path, typer.Argument(help="Lightning checkpoint, or folder written by save_pretrained.")
+        str,
+        typer.Argument(
+            help="Pretrained model (see rl4co models), checkpoint, or folder by save_pretrained; "
+            "auto: the pretrained model for --env and --num-loc."
+        ),
     ],
     method: Method = "greedy",
     env: Annotated[
@@ -88,7 +101,8 @@ def evaluate(
         raise ConfigError(f"expected a positive number of seconds, got {max_runtime:g}")
     from rl4co.tasks.evaluate import as_instances, evaluate_policy
 
-    policy, environment = _load(checkpoint, device, env, num_loc, param, allow_class)
+    source = _choose(checkpoint, env, num_loc)
+    policy, environment = _load(source, device, env, num_loc, param, allow_class)
     instances = as_instances(environment, size if data is None else data)
     result = evaluate_policy(
         environment,
@@ -132,22 +146,34 @@ def evaluate(
     if "gap" in shown:
         shown["gap"] = f"{100 * summary['gap']:.2f} %"
     rows = [(key.replace("_", " "), _text(value)) for key, value in shown.items()]
-    show(str(checkpoint), ("", "value"), rows)
+    show(str(source), ("", "value"), rows)
 
 
 def _text(value: Any) -> str:
     return f"{value:.4f}" if isinstance(value, float) else str(value)
 
 
+def _choose(text: str, env_name: str | None, num_loc: int | None) -> ModelSource:
+    """The model of a name or path, or the nearest pretrained one, which is printed."""
+    if text != AUTO:
+        with warnings_in_lines():
+            return find_model(text)
+    if env_name is None:
+        raise ConfigError("expected --env PROBLEM with the model auto, got none")
+    source = nearest_model(env_name, num_loc)
+    stderr().print(f"model: {source} of {source.origin}", highlight=False)
+    return source
+
+
 def _load(
-    path: Path,
+    path: ModelSource,
     device: str,
     env_name: str | None,
     num_loc: int | None,
     param: list[str] | None,
     allow_class: list[str] | None,
 ) -> tuple[Any, RL4COEnvBase]:
-    """The policy of a checkpoint or folder, and the environment to evaluate it on."""
+    """The policy of a model, and the environment to evaluate it on."""
     from rl4co.tasks.load import find_device, load_policy
 
     classes = search_working_folder(allow_class)

@@ -38,9 +38,9 @@ def list_names(
         print(json.dumps({each: _records(names) for each, names in listed.items()}))
         return
     for each, names in listed.items():
-        if names:
+        if names or (kind and pattern is None):
             show(each, ("name", "what it is"), list(names.items()))
-    if not any(listed.values()):
+    if pattern is not None and not any(listed.values()):
         stderr().print(f"nothing matches {pattern!r}", highlight=False)
 
 

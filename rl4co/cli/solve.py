@@ -58,8 +58,11 @@ def solve(
         ),
     ] = None,
     model: Annotated[
-        Path | None,
-        typer.Option(help="Trained model instead: checkpoint, or folder by save_pretrained."),
+        str | None,
+        typer.Option(
+            help="Trained model instead: name (see rl4co models), checkpoint, or folder by "
+            "save_pretrained; auto: the pretrained model for the problem and size."
+        ),
     ] = None,
     method: Annotated[
         str | None, typer.Option("--method", "-m", help=f"How the model decodes: {_METHODS}.")
@@ -78,10 +81,10 @@ def solve(
         int | None, typer.Option(help="Iterations of the search (default: 200).")
     ] = None,
     improve: Annotated[
-        Path | None,
+        str | None,
         typer.Option(
-            help="Model that improves solutions (checkpoint or folder): those of --model, --solver "
-            "or --initial if given, otherwise random ones."
+            help="Model that improves solutions (name, checkpoint or folder): those of --model, "
+            "--solver or --initial if given, otherwise random ones."
         ),
     ] = None,
     improve_steps: Annotated[

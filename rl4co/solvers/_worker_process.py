@@ -91,6 +91,7 @@ class WorkerProcess:
         max_runtime: float | None = None,
         is_cancelled: Callable[[], bool] = lambda: False,
         grace: float = GRACE,
+        on_message: Callable[[str, Any], object] = lambda kind, content: None,
     ) -> JobResult:
         """The result of `target(*arguments)`.
 
@@ -99,6 +100,7 @@ class WorkerProcess:
             max_runtime: Seconds from the start of the job until it should end; None: no limit.
             is_cancelled: Whether the job should end now.
             grace: Seconds that it may exceed its limit before it is killed.
+            on_message: Called with each "cost" and "incumbent" that the job reports.
         """
         messages: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()
         receiver = threading.Thread(target=self._receive, args=(arguments, messages), daemon=True)
@@ -112,6 +114,8 @@ class WorkerProcess:
                 kind, content = "", None
             if kind in ("done", "lost"):
                 return self._finish(kind, content)
+            if kind in ("cost", "incumbent"):
+                on_message(kind, content)
             if kind == "incumbent":
                 incumbent = content
             elif kind == "started":

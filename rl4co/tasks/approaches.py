@@ -23,9 +23,11 @@ from rl4co.core.errors import ConfigError, UnsupportedError
 from rl4co.core.neighbors import MAX_DENSE_NODES
 from rl4co.core.registry import ENVS, LAYOUTS, SOLVERS
 from rl4co.data.formats import Benchmark
+from rl4co.data.layouts import includes
 from rl4co.envs.base import RL4COEnvBase
 from rl4co.envs.improvement import ImprovementEnvBase, is_improvement
 from rl4co.envs.successors import successors_from_tour, tour_from_visits
+from rl4co.pretrained import ModelSource, nearest_model
 from rl4co.solvers._base import Solver
 from rl4co.solvers._cancellation import converting_incumbents, is_cancelled, report_incumbent
 from rl4co.solvers._quick import quick_solutions
@@ -133,13 +135,13 @@ class ByModel:
     @classmethod
     def load(
         cls,
-        path: str | os.PathLike[str],
+        path: str | os.PathLike[str] | ModelSource,
         method: str = "greedy",
         device: str = "cpu",
         options: Mapping[str, Any] | None = None,
         allow_classes: Sequence[str | type] = (),
     ) -> ByModel:
-        """The model of a checkpoint or folder, see :func:`~rl4co.tasks.load.load_policy`."""
+        """The model of a name, folder or checkpoint, see :func:`~rl4co.tasks.load.load_policy`."""
         policy, env = load_policy(path, device, allow_classes)
         env = env or _environment(policy.env_name)
         if is_improvement(env):
@@ -202,6 +204,38 @@ class BySearch(ByModel):
 
 
 @dataclasses.dataclass(frozen=True)
+class ByNearestModel:
+    """Solutions by the pretrained model for the problem and the size of each instance.
+
+    Args:
+        kind: :class:`ByModel` or :class:`BySearch`.
+        method: See :class:`ByModel`.
+        device: Device of the models.
+        options: See :class:`ByModel`.
+        announce: Called with a line about each model that is chosen.
+    """
+
+    kind: type[ByModel] = ByModel
+    method: str = "greedy"
+    device: str = "cpu"
+    options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    announce: Callable[[str], None] = lambda text: None
+    _loaded: dict[str, ByModel] = dataclasses.field(default_factory=dict, repr=False)
+    _lock: threading.Lock = dataclasses.field(default_factory=threading.Lock, repr=False)
+
+    def __call__(self, instance: Benchmark) -> Answer:
+        """See :class:`ByModel`."""
+        source = nearest_model(instance.problem, instance.size, includes)
+        with self._lock:
+            if str(source) not in self._loaded:
+                self.announce(f"model: {source} of {source.origin}, for {instance.name}")
+                self._loaded[str(source)] = self.kind.load(
+                    source, self.method, self.device, self.options
+                )
+        return self._loaded[str(source)](instance)
+
+
+@dataclasses.dataclass(frozen=True)
 class ByFile:
     """A solution from a file, to be polished or evaluated.
 
@@ -255,7 +289,7 @@ class ByImprovement:
         options: Mapping[str, Any] | None = None,
         allow_classes: Sequence[str | type] = (),
     ) -> ByImprovement:
-        """The model of a checkpoint or folder, see :func:`~rl4co.tasks.load.load_policy`."""
+        """The model of a name, folder or checkpoint, see :func:`~rl4co.tasks.load.load_policy`."""
         from rl4co.models.policies.improvement import ImprovementPolicy
 
         policy, env = load_policy(path, device, allow_classes)

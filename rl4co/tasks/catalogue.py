@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from rl4co.core.registry import DECODING, EMBEDDINGS, ENVS, MODELS, SOLVERS, Registry
+from rl4co.pretrained import pretrained_models
 from rl4co.tasks.methods import method_names
 
 CONFIG_DIR = Path(__file__).resolve().parent.parent / "configs"
@@ -76,6 +77,14 @@ def _kernels() -> dict[str, str]:
     return {"pointer": f"Fused pointer attention on a CPU ({how})"}
 
 
+def _pretrained() -> dict[str, str]:
+    """Pretrained models, as their cards describe them."""
+    return {
+        name: f"{source.card().get('policy', 'policy')} for {source.problem}, from {source.origin}"
+        for name, source in pretrained_models().items()
+    }
+
+
 def _first_comment(path: Path) -> str:
     for line in path.read_text(encoding="utf-8").splitlines():
         if line.startswith("#") and not line.startswith("# @package"):
@@ -97,6 +106,7 @@ def _tree(file: Path) -> ast.Module:
 CATALOGUE: dict[str, Callable[[], dict[str, str]]] = {
     "envs": functools.partial(_registered, ENVS),
     "models": functools.partial(_registered, MODELS),
+    "pretrained": _pretrained,
     "experiments": _experiments,
     "baselines": functools.partial(_table, "rl4co.models.rl.baselines", "BASELINES"),
     "decoding": lambda: {

@@ -40,7 +40,7 @@ class Layer:
 
 _NETWORKS = ("models.nn", "models.embeddings", "models.policies")
 _MODELS = (*_NETWORKS, "models.rl", "models.zoo")
-_BELOW_MODELS = ("core", "kernels", "data", "envs", "decoding")
+_BELOW_MODELS = ("core", "kernels", "data", "envs", "decoding", "pretrained")
 _BELOW_RL = (*_BELOW_MODELS, "data.generate", *_NETWORKS)
 _BELOW_TASKS = (*_BELOW_RL, "solvers", "models.rl", "models.zoo", "models", "training")
 
@@ -58,6 +58,8 @@ LAYERS: dict[str, Layer] = {
     # Solvers do not depend on the analysis of infeasible instances.
     "solvers._feasibility": Layer(may=("core", "solvers")),
     "decoding": Layer(may=("core", "kernels", "envs")),
+    # Where trained models are; reading one is the matter of policies.
+    "pretrained": Layer(may=("core", "data")),
     "models": Layer(may=("core", *_MODELS)),  # rl4co/models/__init__.py itself
     "models.nn": Layer(may=("core", "kernels")),
     "models.nn.env_embeddings": Layer(may=("core", "models.embeddings"), facade=True),
@@ -70,7 +72,9 @@ LAYERS: dict[str, Layer] = {
     "models.zoo.glop.solver": Layer(may=(*_BELOW_RL, "models.rl", "models.zoo", "solvers")),
     "training": Layer(may=(*_BELOW_RL, "models.rl", "models.zoo")),
     "tasks": Layer(may=(*_BELOW_TASKS, "solvers._feasibility")),
-    "cli": Layer(may=(*_BELOW_TASKS, "tasks")),
+    # The playground; only its command imports it.
+    "serve": Layer(may=(*_BELOW_TASKS, "tasks")),
+    "cli": Layer(may=(*_BELOW_TASKS, "tasks", "serve")),
     # `import rl4co` loads the table of import paths and the finder; the rest loads on first use.
     "compat": Layer(may=(*_BELOW_TASKS, "tasks")),
     "utils": Layer(may=(*_BELOW_TASKS, "tasks"), facade=True),

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import abc
 
-from pathlib import Path
 from typing import NamedTuple
 
 import torch
 
 from torch import Tensor, nn
-
-from rl4co.models.policies.pretrained import load_pretrained
-from rl4co.models.rl.base import RL4COLitModule
 
 
 class Candidates(NamedTuple):
@@ -66,13 +62,3 @@ class InstanceSearch(abc.ABC):
             incumbent: Best solutions so far `[B, T]`, -1 after their ends; None at first.
             rng: Random stream of this iteration.
         """
-
-
-def read_policy(policy: nn.Module | str | Path | None) -> nn.Module | None:
-    """A policy, or that of a checkpoint or a folder written by `save_pretrained`."""
-    if policy is None or isinstance(policy, nn.Module):
-        return policy
-    if Path(policy).is_dir():
-        loaded: nn.Module = load_pretrained(policy)
-        return loaded
-    return RL4COLitModule.load_from_checkpoint(policy).policy

@@ -57,7 +57,7 @@ class TransductiveModel(RL4COLitModule):
     Args:
         env: Environment.
         policy: Pretrained constructive policy (see
-            :func:`~rl4co.models.rl.instance_search.read_policy` for files).
+            :func:`~rl4co.models.rl.saved_policies.read_policy` for files).
         dataset: Instances, a data set, or an `.npz` file; None: the environment's test set of
             `test_data_size` instances.
         batch_size: Instances that are searched at the same time.

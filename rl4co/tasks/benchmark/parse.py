@@ -23,6 +23,7 @@ from typing import Any, TypeVar
 
 from rl4co.core.errors import ConfigError, FileFormatError, UnknownNameError
 from rl4co.core.registry import ENVS, SOLVERS
+from rl4co.pretrained import pretrained_models
 from rl4co.tasks.benchmark.spec import (
     DECODE_OPTIONS,
     BenchmarkSpec,
@@ -148,8 +149,9 @@ def _method_from_text(text: str) -> dict[str, Any]:
             raise ConfigError(f"expected one time limit in {text!r}, got {plain}")
         limit = {"time_limit": plain[0]} if plain else {}
         return {"solver": head, "name": text, **limit, "options": settings}
-    if not Path(head).exists():
-        raise UnknownNameError("solver, model folder or checkpoint", head, SOLVERS.names())
+    if "/" not in head and not Path(head).exists() and head not in pretrained_models():
+        known = {*SOLVERS.names(), *pretrained_models()}
+        raise UnknownNameError("solver, pretrained model, folder or checkpoint", head, known)
     if len(plain) > 1:
         raise ConfigError(f"expected one way to decode in {text!r}, got {plain}")
     decode = plain[0] if plain else "greedy"

@@ -26,6 +26,7 @@ from rl4co.core.registry import SOLVERS
 from rl4co.core.rng import derive_seed
 from rl4co.envs.base import RL4COEnvBase
 from rl4co.models.policies.improvement import ImprovementPolicy
+from rl4co.pretrained import CONFIG_FILE, WEIGHTS_FILE, find_model
 from rl4co.solvers._worker_pool import WorkerPool
 from rl4co.tasks.approaches import supported_limits
 from rl4co.tasks.benchmark.instances import Entry, stack
@@ -161,7 +162,7 @@ class ModelRunner(Runner):
     """
 
     def __init__(self, method: ModelMethod, allow_classes: Sequence[str | type] = ()) -> None:
-        super().__init__(method, *_content(Path(method.model)))
+        super().__init__(method, *_content(find_model(method.model).path))
         self.allow_classes = allow_classes
         self.method, self.batch_size = method, method.batch_size
         self._policy: nn.Module | None = None
@@ -278,6 +279,6 @@ def _make_runner(
 
 
 def _content(model: Path) -> list[str]:
-    """Digests of a checkpoint, or of the files of a folder."""
-    files = sorted(model.iterdir()) if model.is_dir() else [model]
+    """Digests of a checkpoint, or of the files of a policy folder."""
+    files = [model / CONFIG_FILE, model / WEIGHTS_FILE] if model.is_dir() else [model]
     return [hashlib.sha256(file.read_bytes()).hexdigest() for file in files if file.is_file()]

@@ -6,11 +6,11 @@ import dataclasses
 import math
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, TypeAlias
 
 from rl4co.core.errors import ConfigError, UnknownNameError
 from rl4co.core.registry import ENVS, SOLVERS
+from rl4co.pretrained import find_model
 from rl4co.tasks.methods import METHODS, find_method, is_random
 from rl4co.tasks.metrics import INITIAL_GAP, passmark_score
 
@@ -51,7 +51,7 @@ class ModelMethod:
     """A trained policy and a way to decode it.
 
     Args:
-        model: Folder written by `save_pretrained`, or a checkpoint.
+        model: Name of a pretrained model, folder written by `save_pretrained`, or checkpoint.
         name: Name in tables and plots.
         decode: Evaluation method, see `rl4co list methods`.
         batch_size: Instances solved together, where they have the same size.
@@ -72,11 +72,7 @@ class ModelMethod:
     options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if not Path(self.model).exists():
-            raise FileNotFoundError(
-                f"expected a folder written by save_pretrained or a checkpoint as model, got no "
-                f"such path: {self.model}"
-            )
+        find_model(self.model)  # raises if there is none
         find_method(self.decode)  # raises for names that do not exist
         for option in self.options if self.decode in METHODS else ():
             if option not in DECODE_OPTIONS:

@@ -290,7 +290,7 @@ def test_bad_files(here: Path, text: str, message: str):
             ["tiny.vrp", "--model", "m", "--search", "eas_lay", "--top-k", "3"],
             "--search or --top-k",
         ),
-        (["tiny.vrp", "--model", "nowhere"], "no such path: nowhere"),
+        (["tiny.vrp", "--model", "nowhere"], "no pretrained model, folder or checkpoint 'nowhere'"),
         (["tiny.vrp", "--initial", "nowhere.sol"], "nowhere.sol"),
         (["tiny.vrp", "--rounding", "sideways", *NEAREST], "sideways"),
         (["tiny.vrp", "--best-known", "nowhere.csv", *NEAREST], "nowhere.csv"),

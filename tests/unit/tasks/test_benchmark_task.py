@@ -122,7 +122,7 @@ def test_short_texts_say_the_same_as_mappings(files: Path, model: Path):
         ({"methods": ["insertion", "insertion"]}, "two methods called 'insertion'"),
         ({"methods": []}, "at least one method, got none"),
         ({"methods": "insertion"}, "a list under 'methods', got 'insertion'"),
-        ({"methods": [{"model": "nowhere"}]}, "no such path: nowhere"),
+        ({"methods": [{"model": "nowhere"}]}, "no pretrained model, .*'nowhere'"),
         ({"instances": ["tpsx:20"]}, None),  # neither an environment nor a file, found on reading
         ({"instances": [{"env": "tpsx"}]}, "no environment 'tpsx'"),
         ({"instances": [{"env": "tsp", "size": "ten"}]}, "expected int for 'size'"),

@@ -18,9 +18,10 @@ from rl4co.core.registry import MODELS
 from rl4co.data.dataset import TensorDictDataset
 from rl4co.envs.base import RL4COEnvBase
 from rl4co.models.rl.instance_copies import InstanceCopies
-from rl4co.models.rl.instance_search import Candidates, InstanceSearch, read_policy
+from rl4co.models.rl.instance_search import Candidates, InstanceSearch
 from rl4co.models.rl.losses import reinforce_loss
 from rl4co.models.rl.optimizers import OptimizerLike
+from rl4co.models.rl.saved_policies import read_policy
 from rl4co.models.rl.transductive import TransductiveModel
 from rl4co.models.zoo.am import AttentionModelPolicy
 

@@ -22,9 +22,10 @@ from rl4co.envs.base import RL4COEnvBase
 from rl4co.models.policies.constructive import ConstructivePolicy
 from rl4co.models.policies.precision import match_precision
 from rl4co.models.rl.instance_copies import InstanceCopies
-from rl4co.models.rl.instance_search import Candidates, InstanceSearch, read_policy
+from rl4co.models.rl.instance_search import Candidates, InstanceSearch
 from rl4co.models.rl.losses import eas_loss
 from rl4co.models.rl.optimizers import OptimizerLike
+from rl4co.models.rl.saved_policies import read_policy
 from rl4co.models.rl.transductive import TransductiveModel
 from rl4co.models.zoo.am import AttentionModelPolicy
 from rl4co.models.zoo.eas.adaptation import check_embeddings, make_adaptation

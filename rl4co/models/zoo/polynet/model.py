@@ -20,11 +20,10 @@ from rl4co.core.ops import gather_by_index, unbatchify
 from rl4co.core.registry import MODELS
 from rl4co.envs.base import RL4COEnvBase
 from rl4co.models.policies.precision import match_precision
-from rl4co.models.policies.pretrained import load_pretrained
-from rl4co.models.rl.base import RL4COLitModule
 from rl4co.models.rl.best_of import best_rewards, default_augmentation
 from rl4co.models.rl.losses import best_of_advantage, reinforce_loss
 from rl4co.models.rl.reinforce import REINFORCE
+from rl4co.models.rl.saved_policies import load_policy
 from rl4co.models.zoo.matnet import MatNet
 from rl4co.models.zoo.polynet.decoder import STRATEGY
 from rl4co.models.zoo.polynet.policy import PolyNetPolicy
@@ -49,7 +48,7 @@ class PolyNet(REINFORCE):
         k: Number of strategies, that of the policy if you pass one.
         val_num_solutions: Solutions per instance and augmentation at validation and test.
         encoder_type: "AM", or "MatNet" for problems that are defined by a matrix.
-        base_model_checkpoint_path: Checkpoint, or folder of `save_pretrained`, of an Attention
+        base_model_checkpoint_path: Checkpoint, policy folder or name of a pretrained Attention
             Model or POMO to start from: its settings and weights are taken over.
         policy_kwargs: Arguments of the default policy.
         baseline: Only "shared", the mean of the k solutions.
@@ -184,11 +183,8 @@ def _check_strategies(policy: nn.Module, k: int, val_num_solutions: int) -> None
 
 
 def _load_policy(path: str | Path, env_name: str) -> nn.Module:
-    """The policy of a checkpoint, or of a folder written by `save_pretrained`."""
-    if Path(path).is_dir():
-        policy = load_pretrained(path)
-    else:
-        policy = RL4COLitModule.load_from_checkpoint(path).policy
+    """The policy of a pretrained model, policy folder or checkpoint; raises for other problems."""
+    policy: nn.Module = load_policy(path)[0]
     if getattr(policy, "env_name", env_name) != env_name:
         raise ConfigError(
             f"expected a base model for {env_name}, got one for {policy.env_name} in {path}"

@@ -1,0 +1,1 @@
+"""Cards of pretrained models: what is measured, the measurements, and their text."""
