@@ -8,8 +8,9 @@ export class ServiceError extends Error {
   }
 }
 
-// The token of services that require one comes with the address and is not sent to anybody else.
-const token = new URLSearchParams(location.hash.slice(1)).get("token");
+// The token of services that require one comes with the address, from which it is removed.
+const token = new URLSearchParams(location.search).get("token");
+if (token) history.replaceState(null, "", location.pathname);
 
 async function send(method, path, body) {
   const headers = token ? { Authorization: `Bearer ${token}` } : {};

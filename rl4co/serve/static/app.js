@@ -4,11 +4,19 @@ import { cancel, download, follow, get, post } from "./api.js";
 import { drawCurves } from "./chart.js";
 import { Editor } from "./editor.js";
 import { newRun, Player } from "./player.js";
-import { format, kindOf } from "./problems.js";
+import { format } from "./problems.js";
 import { html } from "./svg.js";
 
 const $ = (id) => document.getElementById(id);
 const MAX_METHODS = 2;
+const PROPER_NAMES = {
+  cpsat: "CP-SAT", glop: "GLOP", gurobi: "Gurobi", highs: "HiGHS", ils: "Iterated local search", lkh: "LKH",
+  ortools: "OR-Tools", pyvrp: "PyVRP", scip: "SCIP",
+};
+/** Formats besides JSON that instances can be saved in. */
+const FORMATS = {
+  tsp: ["csv", "tsplib"], cvrp: ["csv", "cvrplib"], cvrptw: ["csv"], mtvrp: ["csv"], op: ["csv"], pdp: ["csv"], jssp: ["jsplib"],
+};
 
 class App {
   constructor() {
@@ -70,7 +78,7 @@ class App {
       areas.get(problem.area).push(problem);
     }
     $("problem").replaceChildren(...[...areas].map(([area, members]) =>
-      html("optgroup", { label: area }, ...members.map(({ name, title }) => html("option", { value: name }, title)))));
+      html("optgroup", { label: capitalized(area) }, ...members.map(({ name, title }) => html("option", { value: name }, title)))));
     await this.chooseProblem();
   }
 
@@ -98,8 +106,9 @@ class App {
   async chooseProblem(name = $("problem").value) {
     this.problem = this.problems.find((problem) => problem.name === name);
     $("problem").value = name;
-    const { size_range: range, default_size: size, size_title: title = "Size", options = [] } = this.problem;
-    $("size-title").textContent = title.replace(/^./, (letter) => letter.toUpperCase());
+    const { size_range: range, default_size: size, size_name: title, options } = this.problem;
+    $("size-title").textContent = capitalized(title);
+    $("format").replaceChildren(...["json", ...(FORMATS[name] || [])].map((value) => html("option", { value }, value.toUpperCase())));
     Object.assign($("size"), { min: range[0], max: range[1], value: size });
     $("options").replaceChildren(...options.map((option) => this.option(option)));
     this.solvers = await get(`api/solvers?problem=${encodeURIComponent(name)}`);
@@ -108,21 +117,19 @@ class App {
     await this.drawRandom();
   }
 
-  option({ name, title, kind, choices = [], default: value }) {
-    const attributes = { name, id: `option-${name}` };
+  option({ name, title, kind, values, minimum, maximum, default: value }) {
+    const attributes = { name, id: name };
     const field = kind === "choice"
-      ? html("select", attributes, ...choices.map((choice) => html("option", { value: choice, selected: choice === value }, choice)))
-      : html("input", kind === "boolean"
-        ? { ...attributes, type: "checkbox", checked: value }
-        : { ...attributes, type: "number", step: "any", value });
-    return html("label", { class: "field" }, html("span", {}, title || name), field);
+      ? html("select", attributes, ...values.map((one) => html("option", { value: one, selected: one === value }, one)))
+      : html("input", { ...attributes, type: "number", min: minimum, max: maximum, value });
+    return html("label", { class: "field" }, html("span", {}, title), field);
   }
 
   options() {
     const fields = [...$("options").querySelectorAll("[name]")];
     return Object.fromEntries(fields
       .filter((field) => field.value !== "")
-      .map((field) => [field.name, field.type === "checkbox" ? field.checked : field.type === "number" ? Number(field.value) : field.value]));
+      .map((field) => [field.name, field.type === "number" ? Number(field.value) : field.value]));
   }
 
   async drawRandom() {
@@ -133,7 +140,6 @@ class App {
   }
 
   setInstance({ instance, best_known: bestKnown = null, notes = [] }) {
-    if (!kindOf(instance)) throw new Error(`${this.problem.title}: the page has no drawing for this problem`);
     this.instance = instance;
     this.bestKnown = bestKnown;
     $("notes").textContent = [notes].flat().join(" ");
@@ -149,16 +155,21 @@ class App {
 
   async load(file) {
     if (!file) return;
-    const answer = await post("api/instances/parse", { filename: file.name, content: await file.text() });
+    const isText = !file.name.toLowerCase().endsWith(".gz");
+    const content = isText ? await file.text() : toBase64(await file.arrayBuffer());
+    const encoding = isText ? "text" : "base64";
+    const answer = await post("api/instances/parse", { filename: file.name, content, encoding });
     $("file").value = "";
+    if (!this.problems.some(({ name }) => name === answer.problem))
+      throw new Error(`${file.name} is an instance of ${answer.problem}, which the page does not draw; use rl4co solve`);
     if (answer.problem !== this.problem.name) await this.chooseProblem(answer.problem);
     this.setInstance(answer);
   }
 
   save() {
-    const { name, formats = ["json"] } = this.problem;
-    const body = { problem: name, instance: this.instance, format: formats[0] };
-    return download("POST", "api/instances/file", body, `${name}.${formats[0]}`);
+    const { name } = this.problem;
+    const body = { problem: name, instance: this.instance, format: $("format").value };
+    return download("POST", "api/instances/file", body, `${name}.${body.format}`);
   }
 
   // ---------------------------------------------------------------- methods
@@ -167,8 +178,8 @@ class App {
     const models = this.models.filter(({ problem, problems = [] }) => problem === this.problem.name || problems.includes(this.problem.name));
     const isSecond = $("methods").childElementCount > 0;
     const options = models.map(({ name }) => html("option", { value: `model:${name}` }, name));
-    const solvers = this.solvers.map(({ name, title, available }) =>
-      html("option", { value: `solver:${name}`, disabled: !available }, `${title || name}${available ? "" : " (not installed)"}`));
+    const solvers = this.solvers.map((solver) => html("option", { value: `solver:${solver.name}`, disabled: !solver.available },
+      shortTitle(solver) + (solver.available ? "" : " (not installed)")));
     const select = html("select", { "aria-label": "Method", class: "method-name" },
       options.length ? html("optgroup", { label: "Models" }, ...options) : null,
       html("optgroup", { label: "Solvers" }, ...solvers));
@@ -182,7 +193,8 @@ class App {
     card.append(html("div", { class: "method-title" }, html("i", { class: `key series-${isSecond ? 1 : 0}` }), name,
       isSecond ? remove : null), select, details);
     select.addEventListener("change", () => this.showDetails(select, details));
-    const usable = this.solvers.find(({ available }) => available);
+    const used = [...$("methods").querySelectorAll(".method-name")].map((field) => field.value);
+    const usable = this.solvers.find(({ name, available }) => available && !used.includes(`solver:${name}`));
     if ((isSecond || !models.length) && usable) select.value = `solver:${usable.name}`;
     this.showDetails(select, details);
     $("methods").append(card);
@@ -192,7 +204,10 @@ class App {
   showDetails(select, details) {
     const [kind, name] = split(select.value);
     const model = kind === "model" && this.models.find((one) => one.name === name);
-    if (!model) return details.replaceChildren();
+    if (!model) {
+      const { title } = this.solvers.find((one) => one.name === name);
+      return details.replaceChildren(html("p", { class: "hint" }, title));
+    }
     const samples = html("input", { type: "number", name: "samples", min: 1, max: 1280, value: 64, "aria-label": "Samples" });
     const decoding = html("select", { name: "decoding", "aria-label": "Decoding" },
       ...model.decodings.map((value) => html("option", { value }, value.replaceAll("_", " "))));
@@ -242,9 +257,8 @@ class App {
     if (matchMedia("(max-width: 900px)").matches) $("stage").scrollIntoView({ behavior: "smooth" });
   }
 
-  onState({ state, method }) {
-    const runs = method === undefined || method === null ? this.runs : [this.runs[method]];
-    for (const run of runs) if (run.state !== "failed") run.state = state === "done" ? "running" : state;
+  onState({ state, method, method_state: methodState }) {
+    if (method !== undefined) this.runs[method].state = methodState;
     this.showState(state === "queued" ? "Waiting …" : "Solving …");
   }
 
@@ -260,18 +274,14 @@ class App {
     this.progress();
   }
 
-  onError({ method, error, message }) {
-    const words = (error && error.message) || message || "the method failed";
+  onError({ method, message }) {
     const run = this.runs[method];
-    if (run) Object.assign(run, { state: "failed", message: words });
-    this.showError(new Error(run ? `${run.label}: ${words}` : words));
+    if (run) Object.assign(run, { state: "failed", message });
+    this.showError(new Error(run ? `${run.label}: ${message}` : message));
   }
 
-  onDone({ state, results = [] }) {
-    for (const { method, cost, seconds, solution, gap } of results)
-      Object.assign(this.runs[method], { cost, seconds, solution, gap });
-    for (const run of this.runs)
-      if (run.state !== "failed") run.state = state === "cancelled" && run.cost === null ? "cancelled" : "done";
+  onDone({ methods }) {
+    methods.forEach(({ state, cost, seconds, solution }, i) => Object.assign(this.runs[i], { state, cost, seconds, solution }));
     this.finished = this.job;
     this.leaveJob();
     this.player.refresh();
@@ -377,15 +387,15 @@ class App {
     this.showHint();
     $("results").hidden = !runs.some((run) => run.cost !== null || run.message);
     const costs = runs.map((run) => run.cost).filter((cost) => cost !== null);
-    const best = Math.min(...costs, this.bestKnown ?? Infinity);
+    const best = (this.problem.maximize ? Math.max : Math.min)(...costs, ...(this.bestKnown === null ? [] : [this.bestKnown]));
     $("comparison").replaceChildren(...runs.map((run) => this.resultRow(run, best)));
-    $("reference").textContent = this.bestKnown === null ? "Gap to the best of these" : `Gap to the best of these and ${format(Math.abs(this.bestKnown), 3)}, the best known`;
+    $("reference").textContent = this.bestKnown === null ? "Gap to the best of these" : `Gap to the best of these and ${format(this.bestKnown, 3)}, the best known`;
     this.showCurves();
   }
 
   resultRow(run, best) {
     const i = this.indexOf(run.original || run);
-    const gap = run.cost === null ? null : Math.abs(best) < 1e-12 ? 0 : (run.cost - best) / Math.abs(best);
+    const gap = run.cost === null ? null : best === 0 ? 0 : Math.abs(run.cost - best) / Math.abs(best);
     const isFinished = this.finished && run.seconds !== null && !run.original;
     const links = ["json", "csv", "png"].map((kind) => html("button", {
       class: "link", "aria-label": `Save the solution of ${run.label} as ${kind.toUpperCase()}`,
@@ -393,7 +403,7 @@ class App {
     }, kind.toUpperCase()));
     return html("tr", { class: gap === 0 ? "best" : "" },
       html("th", { scope: "row" }, html("i", { class: `key series-${i}` }), run.label),
-      html("td", {}, run.cost === null ? run.state : format(Math.abs(run.cost), 4)),
+      html("td", {}, run.cost === null ? run.state : format(run.cost, 4)),
       html("td", {}, gap === null ? "" : `${(100 * gap).toFixed(2)} %`),
       html("td", {}, run.seconds === null ? "" : run.seconds.toFixed(2)),
       html("td", { class: "links" }, ...(isFinished ? links : [])));
@@ -404,13 +414,23 @@ class App {
   }
 }
 
+const capitalized = (text) => text.replace(/^./, (letter) => letter.toUpperCase());
+
+function toBase64(buffer) {
+  const bytes = Array.from(new Uint8Array(buffer), (byte) => String.fromCharCode(byte));
+  return btoa(bytes.join(""));
+}
+
 function split(value) {
   const place = value.indexOf(":");
   return [value.slice(0, place), value.slice(place + 1)];
 }
 
+/** The name of a solver as people write it. */
+const shortTitle = ({ name }) => PROPER_NAMES[name] || capitalized(name.replaceAll("_", " "));
+
 function titleOf({ kind, name, decoding }, solvers) {
-  if (kind === "solver") return solvers.find((solver) => solver.name === name)?.title || name;
+  if (kind === "solver") return shortTitle(solvers.find((solver) => solver.name === name));
   return decoding ? `${name}, ${decoding.replaceAll("_", " ")}` : name;
 }
 

@@ -46,7 +46,7 @@ function drawCurve(curve, run, i, longest, x, y) {
   return [
     svg("path", { class: `curve series-${i}`, d: `${d}H${x(longest)}` }),
     ...curve.map(({ seconds, cost }) => svg("circle", { class: `dot series-${i}`, cx: x(seconds), cy: y(cost), r: 3.2 }, [
-      svg("title", {}, [`${run.label}: ${format(Math.abs(cost), 4)} after ${format(seconds)} s`]),
+      svg("title", {}, [`${run.label}: ${format(cost, 4)} after ${format(seconds)} s`]),
     ])),
   ];
 }
@@ -57,7 +57,7 @@ function yAxis(low, high, y, width) {
   const parts = [];
   for (let cost = Math.ceil(low / step) * step; cost <= high; cost += step) {
     parts.push(svg("line", { class: "grid", x1: LEFT, x2: width - RIGHT, y1: y(cost), y2: y(cost) }));
-    parts.push(svg("text", { class: "tick", x: LEFT - 8, y: y(cost), dy: "0.35em", "text-anchor": "end" }, [Math.abs(cost).toFixed(digits)]));
+    parts.push(svg("text", { class: "tick", x: LEFT - 8, y: y(cost), dy: "0.35em", "text-anchor": "end" }, [cost.toFixed(digits)]));
   }
   return parts;
 }
@@ -73,7 +73,7 @@ function xAxis(longest, x, height) {
 function describe(runs, curves) {
   const parts = runs.map((run, i) => {
     const last = curves[i].at(-1);
-    return last ? `${run.label} ${format(Math.abs(last.cost), 3)} after ${format(last.seconds)} seconds` : `${run.label} no solution yet`;
+    return last ? `${run.label} ${format(last.cost, 3)} after ${format(last.seconds)} seconds` : `${run.label} no solution yet`;
   });
   return `Cost over time: ${parts.join("; ")}`;
 }

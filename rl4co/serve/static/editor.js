@@ -1,6 +1,6 @@
 // Editing of an instance by mouse, keyboard and table, with undo.
 
-import { addNode, columnsOf, countNodes, isEditable, jobsOf, moveNode, removeNode, settingsOf, shopOf } from "./instances.js";
+import { addNode, columnsOf, isEditable, moveNode, removeNode, settingsOf, withJobs } from "./instances.js";
 import { format, kindOf, viewOf } from "./problems.js";
 import { makeDrawing } from "./player.js";
 import { html } from "./svg.js";
@@ -9,7 +9,8 @@ const MAX_UNDO = 100;
 const HINTS = {
   plane: "Click to add a node, drag to move it. Keys: arrows select, Shift + arrows move, N adds, Delete removes.",
   shop: "Each row of the table is a job; its operations run from left to right.",
-  matrix: "This instance has only a matrix of costs; its nodes are drawn on a circle.",
+  flexible: "Operations of this file can run on several machines; they are not edited here.",
+  matrix: "Nodes of this file have no coordinates in the plane; they are not edited here.",
 };
 
 /** An editor in two elements; `onChange(instance)` is called after every change. */
@@ -28,12 +29,12 @@ export class Editor {
     });
   }
 
-  /** Shows an instance; `axes` are the axes of its keys. */
-  load(problem, instance, axes) {
-    const isSameKind = this.instance && kindOf(instance) === kindOf(this.instance);
-    Object.assign(this, { problem, axes, instance });
+  /** Shows an instance; `keys` are its possible keys, as the service describes them. */
+  load(problem, instance, keys) {
+    const before = this.drawing && this.kind;
+    Object.assign(this, { problem, keys, instance });
     this.history = [];
-    if (!isSameKind || !this.drawing) this.makeDrawing();
+    if (this.kind !== before) this.makeDrawing();
     this.show();
   }
 
@@ -45,11 +46,11 @@ export class Editor {
       remove: (index) => this.remove(index),
       nudge: (index, dx, dy) => this.nudge(index, dx, dy),
     };
-    this.drawing = makeDrawing(this.canvas, this.instance, handlers);
+    this.drawing = makeDrawing(this.canvas, this.problem, this.instance, handlers);
   }
 
   get kind() {
-    if (kindOf(this.instance) === "shop") return "shop";
+    if (kindOf(this.problem, this.instance) === "shop") return "shop";
     return isEditable(this.instance) ? "plane" : "matrix";
   }
 
@@ -85,14 +86,15 @@ export class Editor {
   }
 
   add(x, y) {
-    const before = countNodes(this.instance);
-    this.change(addNode(this.problem, this.instance, this.axes, x, y));
-    this.drawing.setFocus(this.problem === "pdp" ? (before + 1) / 2 : before, true);
+    const number = this.instance.coordinates.length;
+    this.change(addNode(this.instance, this.keys, x, y));
+    this.drawing.setFocus(number, true);
   }
 
   remove(index) {
-    this.change(removeNode(this.problem, this.instance, this.axes, index));
-    this.drawing.setFocus(Math.min(index, countNodes(this.instance) - 1), true);
+    const first = kindOf(this.problem, this.instance) === "routes" ? 1 : 0;
+    this.change(removeNode(this.instance, this.keys, index, first));
+    this.drawing.setFocus(Math.min(index, this.instance.coordinates.length - 1), true);
   }
 
   nudge(index, dx, dy) {
@@ -117,24 +119,23 @@ export class Editor {
   // ---------------------------------------------------------------- table
 
   settings() {
-    const fields = kindOf(this.instance) === "shop" ? [] : settingsOf(this.instance);
+    const fields = settingsOf(this.instance, this.keys);
     if (!fields.length) return [];
-    return [html("div", { class: "settings" }, ...fields.map(({ title, value, write }) => {
+    return [html("div", { class: "settings" }, ...fields.map(({ title, about, value, write }) => {
       const input = typeof value === "boolean"
         ? html("input", { type: "checkbox", checked: value, onchange: () => this.change(write(input.checked)) })
         : this.input(value, title, write);
-      return html("label", { class: "setting" }, html("span", {}, title), input);
+      return html("label", { class: "setting", title: about }, html("span", {}, title), input);
     }))];
   }
 
-  /** A field for a number; an empty field is infinity where the instance has it. */
+  /** A field for a number; what is no number is not accepted. */
   input(value, title, write) {
     const input = html("input", {
-      type: "number", step: "any", value: value ?? "", placeholder: value === null ? "∞" : "", "aria-label": title,
+      type: "number", step: "any", value, "aria-label": title,
       onchange: () => {
-        const text = input.value.trim();
-        if (text === "" && value !== null) input.value = value;
-        else this.change(write(text === "" ? null : Number(text)));
+        if (input.value.trim() === "") input.value = value;
+        else this.change(write(Number(input.value)));
       },
     });
     return input;
@@ -142,15 +143,13 @@ export class Editor {
 
   nodeTable() {
     if (!isEditable(this.instance)) return html("p", { class: "hint" }, HINTS.matrix);
-    const columns = columnsOf(this.instance, this.axes);
+    const columns = columnsOf(this.instance, this.keys);
     const { nodes } = this.drawing.view;
     const rows = nodes.map(({ index, title, role }) => html("tr", {},
       html("th", { scope: "row" }, title),
       ...columns.map((column) => {
-        const value = column.read(index);
-        if (value === undefined) return html("td", {}, html("span", { class: "none" }, "–"));
-        const rounded = value === null ? null : Number(format(value, 4));
-        return html("td", {}, this.input(rounded, `${column.title} of ${title}`, (next) => column.write(index, next)));
+        const value = Number(format(column.read(index), 4));
+        return html("td", {}, this.input(value, `${column.title} of ${title}`, (next) => column.write(index, next)));
       }),
       html("td", {}, role === "depot" ? null : html("button", {
         class: "icon-button", "aria-label": `Remove ${title}`, title: `Remove ${title}`,
@@ -160,32 +159,33 @@ export class Editor {
   }
 
   jobTable() {
-    const jobs = jobsOf(this.instance);
-    const machines = this.instance.proc_times.length;
-    const longest = Math.max(...jobs.map((job) => job.length));
+    const { instance } = this;
+    const { jobs: rows, numMachines } = this.drawing.view;
+    if (rows.flat().some((operation) => operation.length > 1)) return html("p", { class: "hint" }, HINTS.flexible);
     const set = (job, k, part) => (value) => {
-      const next = structuredClone(jobs);
-      next[job][k][part] = value;
-      return shopOf(next, machines);
+      const jobs = structuredClone(instance.jobs);
+      jobs[job][k][part] = value;
+      return withJobs(instance, jobs);
     };
-    const rows = jobs.map((job, j) => html("tr", {},
+    const longest = Math.max(...rows.map((job) => job.length));
+    const body = rows.map((job, j) => html("tr", {},
       html("th", { scope: "row" }, `Job ${j}`),
-      ...job.map(({ machine, time }, k) => html("td", { class: "operation" },
+      ...job.map(([[machine, time]], k) => html("td", { class: "operation" },
         html("select", {
           "aria-label": `Machine of operation ${k} of job ${j}`,
-          onchange: (event) => this.change(set(j, k, "machine")(Number(event.target.value))),
-        }, ...Array.from({ length: machines }, (_, m) => html("option", { value: m, selected: m === machine }, `M${m}`))),
-        this.input(time, `Time of operation ${k} of job ${j}`, set(j, k, "time")))),
+          onchange: (event) => this.change(set(j, k, 0)(Number(event.target.value))),
+        }, ...Array.from({ length: numMachines }, (_, m) => html("option", { value: m, selected: m === machine }, `M${m}`))),
+        this.input(time, `Time of operation ${k} of job ${j}`, set(j, k, 1)))),
       ...Array.from({ length: longest - job.length }, () => html("td")),
       html("td", {}, html("button", {
-        class: "icon-button", "aria-label": `Remove job ${j}`, title: `Remove job ${j}`, disabled: jobs.length < 3,
-        onclick: () => this.change(shopOf(jobs.filter((_, i) => i !== j), machines)),
+        class: "icon-button", "aria-label": `Remove job ${j}`, title: `Remove job ${j}`, disabled: rows.length < 2,
+        onclick: () => this.change(withJobs(instance, instance.jobs.filter((_, i) => i !== j))),
       }, "×"))));
     const add = html("button", {
-      class: "quiet", onclick: () => this.change(shopOf([...jobs, structuredClone(jobs.at(-1))], machines)),
+      class: "quiet", onclick: () => this.change(withJobs(instance, [...instance.jobs, structuredClone(instance.jobs.at(-1))])),
     }, "Add a job like the last one");
     const titles = ["", ...Array.from({ length: longest }, (_, k) => `Operation ${k}`), ""];
-    return html("div", {}, this.tableOf(titles, rows), add);
+    return html("div", {}, this.tableOf(titles, body), add);
   }
 
   tableOf(titles, rows) {

@@ -193,19 +193,25 @@ export class PlaneDrawing {
       const r = this.radius * (1 + 1.9 * Math.sqrt(chance));
       halos.push(svg("circle", { class: `halo${chosen}`, cx: x, cy: y, r, style }));
       if (chance >= 0.1 || chosen)
-        labels.push(this.label(partial.current, x, y, r, percent(chance)));
+        this.addLabel(labels, this.labelPlace(partial.current, x, y, r), percent(chance));
     }
     this.layers.halos.replaceChildren(...halos);
     this.layers.labels.replaceChildren(...labels);
   }
 
   /** A label behind a node, as seen from the current one, where it hides least. */
-  label(current, x, y, r, text) {
+  labelPlace(current, x, y, r) {
     const [a, b] = current === null ? [x, y + 1] : this.at(current);
     const length = Math.hypot(x - a, y - b) || 1;
     const [dx, dy] = length === 1 && x === a ? [0, -1] : [(x - a) / length, (y - b) / length];
-    const place = { x: x + dx * (r + 16), y: y + dy * (r + 10), dy: "0.35em" };
-    return svg("text", { class: "chance-label", ...place }, [text]);
+    return { x: x + dx * (r + 16), y: y + dy * (r + 10) };
+  }
+
+  /** Adds a label, unless it would hide another one. */
+  addLabel(labels, { x, y }, text) {
+    const hides = labels.some((one) =>
+      Math.abs(one.getAttribute("x") - x) < 34 && Math.abs(one.getAttribute("y") - y) < 13);
+    if (!hides) labels.push(svg("text", { class: "chance-label", x, y, dy: "0.35em" }, [text]));
   }
 
   // ---------------------------------------------------------------- mouse and keyboard

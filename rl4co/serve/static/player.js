@@ -10,8 +10,8 @@ const SPEEDS = [0.25, 0.5, 1, 2, 4, 8];
 const PLAY_SECONDS = 9; // a whole playback at speed 1
 
 /** The drawing that fits the kind of the instance. */
-export function makeDrawing(container, instance, handlers) {
-  const Drawing = kindOf(instance) === "shop" ? GanttDrawing : PlaneDrawing;
+export function makeDrawing(container, problem, instance, handlers) {
+  const Drawing = kindOf(problem, instance) === "shop" ? GanttDrawing : PlaneDrawing;
   return new Drawing(container, handlers);
 }
 
@@ -90,10 +90,12 @@ export class Player {
     return Math.max(0, ...this.runs.map((run) => countFrames(run) - 1));
   }
 
-  /** The frame of a run at the position: runs with fewer frames move more slowly. */
+  /** The frame of a run at the position: runs with fewer frames move more slowly, and those
+   * without decisions show their first solution at once. */
   indexOf(run) {
     const last = countFrames(run) - 1;
-    return this.end ? Math.round((this.position * last) / this.end) : 0;
+    const first = run.decisions.length ? 0 : Math.min(1, last);
+    return this.end ? first + Math.round((this.position * (last - first)) / this.end) : first;
   }
 
   refresh(animates = false) {
@@ -182,7 +184,7 @@ class Pane {
       html("div", { class: "body" }, this.stage, this.side));
     const { force, forbid } = player.handlers;
     const handlers = { pick: force && ((i) => this.choose(force, i)), forbid: forbid && ((i) => this.choose(forbid, i)) };
-    this.drawing = makeDrawing(this.stage, player.instance, handlers);
+    this.drawing = makeDrawing(this.stage, player.problem, player.instance, handlers);
     this.drawing.setView(player.view);
   }
 
@@ -209,10 +211,11 @@ class Pane {
   showFact() {
     const { frame, run, player } = this;
     const { title, value } = player.view.measure(frame.actions);
-    const number = frame.cost === null ? value : Math.abs(frame.cost);
-    const words = { failed: run.message || "failed", cancelled: "cancelled" }[run.state];
-    this.fact.replaceChildren(
-      ...(words ? [html("em", {}, words)] : [`${title} `, html("b", {}, format(number, 3))]));
+    const number = frame.cost ?? (Number.isNaN(value) ? null : value);
+    const isEmpty = !frame.decision && !frame.actions.length;
+    const states = { queued: "waiting …", running: "solving …", cancelled: "cancelled", failed: "failed" };
+    if (isEmpty) this.fact.replaceChildren(html(run.state === "failed" ? "em" : "span", {}, states[run.state] || ""));
+    else this.fact.replaceChildren(`${title} `, html("b", {}, format(number, 3)));
   }
 
   showCandidates() {
@@ -224,18 +227,18 @@ class Pane {
     const allowed = new Set(decision ? decision.mask : []);
     const rows = (decision ? decision.candidates : []).filter(([action]) => allowed.has(action)).slice(0, MAX_ROWS);
     if (decision && !rows.some(([action]) => action === decision.action))
-      rows.splice(rows.length < MAX_ROWS ? rows.length : -1, 1, [decision.action, null]);
+      rows.splice(Math.min(rows.length, MAX_ROWS - 1), 1, [decision.action, decision.probability]);
     this.candidates.replaceChildren(...rows.map((row) => this.row(row, decision)));
   }
 
   /** The solutions that a method without decisions found, up to the one that is shown. */
   showIncumbents() {
     const found = solutionsOf(this.run);
-    this.caption.replaceChildren("Solutions", html("small", {}, `${found.length} improving`));
+    this.caption.replaceChildren("Solutions", html("small", {}, found.length ? `${found.length} improving` : ""));
     const first = Math.max(0, Math.min(this.step - 3, found.length - MAX_ROWS));
     this.candidates.replaceChildren(...found.slice(first, first + MAX_ROWS).map(({ cost, seconds }, k) =>
       html("li", { class: `incumbent${first + k + 1 === this.step ? " chosen" : ""}` },
-        html("span", { class: "name" }, format(Math.abs(cost), 4)),
+        html("span", { class: "name" }, format(cost, 4)),
         html("span", { class: "seconds" }, seconds === null ? "" : `${format(seconds)} s`))));
   }
 
@@ -248,9 +251,9 @@ class Pane {
         class: "icon-button", title: `${words} ${title}`, "aria-label": `${words} ${title}`,
         onclick: () => { this.player.pause(); handler(this.run, this.step, action); },
       }, icon(name)) : null;
-    return html("li", { class: isChosen ? "chosen" : "", style: `--p:${chance ?? 0}` },
+    return html("li", { class: isChosen ? "chosen" : "", style: `--p:${chance.toFixed(3)}` },
       html("span", { class: "name" }, title),
-      html("span", { class: "value" }, chance === null ? "–" : percent(chance)),
+      html("span", { class: "value" }, percent(chance)),
       button("go", "Force", handlers.force), button("forbid", "Forbid", handlers.forbid));
   }
 }
@@ -301,10 +304,8 @@ class Timeline {
     const decisions = run ? run.decisions : [];
     if (this.strip.childElementCount !== decisions.length || this.drawn !== run) {
       this.drawn = run;
-      this.strip.replaceChildren(...decisions.map(({ action, candidates }) => {
-        const chance = candidates.find(([candidate]) => candidate === action)?.[1] ?? 0;
-        return html("i", { style: `--p:${chance.toFixed(3)}` });
-      }));
+      this.strip.replaceChildren(...decisions.map(({ probability }) =>
+        html("i", { style: `--p:${probability.toFixed(3)}` })));
     }
     const index = run ? this.player.indexOf(run) : 0;
     for (const [k, bar] of [...this.strip.children].entries()) bar.classList.toggle("done", k < index);

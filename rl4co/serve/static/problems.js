@@ -1,21 +1,22 @@
 // Problems as the page sees them: nodes of an instance, routes and schedules of actions.
 
-/** Kind of drawing for an instance: "tour", "routes", "selection", "shop", or null without one. */
-export function kindOf(instance) {
-  if (instance.proc_times) return "shop";
-  if (instance.to_choose !== undefined) return "selection";
-  if (instance.depot || instance.demand_linehaul) return "routes";
-  if (instance.locs || instance.cost_matrix) return "tour";
-  return null;
+/** Kind of drawing for an instance: "tour", "routes", "selection" or "shop". */
+export function kindOf(problem, instance) {
+  if (instance.jobs) return "shop";
+  if (instance.facilities !== undefined) return "selection";
+  return problem === "tsp" || problem === "atsp" ? "tour" : "routes";
 }
 
-/** A number per instance; the service writes some as lists of one. */
-export const scalar = (value) => (Array.isArray(value) ? value[0] : value);
+const ROUNDINGS = {
+  nearest: Math.round,
+  up: Math.ceil,
+  down: Math.floor,
+  one_decimal: (value) => Math.trunc(10 * value) / 10,
+};
 
 /** A number with at most `digits` decimals, without trailing zeros; infinity for null. */
 export function format(value, digits = 2) {
-  if (value === null || value === undefined) return "∞";
-  if (typeof value !== "number") return String(value);
+  if (value === null || value === undefined) return "–";
   return String(Number(value.toFixed(Math.abs(value) >= 1000 ? 0 : digits)));
 }
 
@@ -25,14 +26,13 @@ export const percent = (value) =>
 /** The view of an instance: how to draw it and how to read actions. */
 export function viewOf(problem, instance) {
   const views = { tour: TourView, routes: RoutesView, selection: SelectionView, shop: ShopView };
-  const View = views[kindOf(instance)];
-  return View ? new View(problem, instance) : null;
+  return new views[kindOf(problem, instance)](problem, instance);
 }
 
 /** Places in the plane; instances that have only a matrix get a circle. */
-function locations(instance) {
-  if (instance.locs) return instance.depot ? [instance.depot, ...instance.locs] : instance.locs;
-  const matrix = instance.cost_matrix || instance.orig_distances;
+function placesOf({ coordinates, lat, lon, cost_matrix: matrix }) {
+  if (coordinates) return coordinates;
+  if (lat) return lat.map((degrees, i) => [lon[i], degrees]);
   return matrix.map((_, i) => {
     const angle = Math.PI / 2 - (2 * Math.PI * i) / matrix.length;
     return [0.5 + 0.45 * Math.cos(angle), 0.5 + 0.45 * Math.sin(angle)];
@@ -44,23 +44,26 @@ class PlaneView {
   constructor(problem, instance) {
     this.problem = problem;
     this.instance = instance;
-    this.nodes = locations(instance).map(([x, y], index) => ({
+    this.nodes = placesOf(instance).map(([x, y], index) => ({
       index, x, y, role: "customer", title: `Node ${index}`, size: 1,
     }));
-    this.hasMatrix = Boolean(instance.cost_matrix);
+    this.matrix = instance.cost_matrix;
+    this.round = ROUNDINGS[instance.rounding] || ((value) => value);
   }
 
-  /** Corners of the area to draw: the unit square where it holds all nodes. */
+  /** Corners of the area to draw: the square that instances are drawn from, if it holds all nodes. */
   get bounds() {
-    if (this.nodes.every(({ x, y }) => x >= 0 && x <= 1 && y >= 0 && y <= 1)) return [0, 0, 1, 1];
+    for (const side of [1, 100])
+      if (this.nodes.every(({ x, y }) => x >= 0 && x <= side && y >= 0 && y <= side)) return [0, 0, side, side];
     const xs = this.nodes.map((node) => node.x), ys = this.nodes.map((node) => node.y);
     const low = [Math.min(...xs), Math.min(...ys)], high = [Math.max(...xs), Math.max(...ys)];
     return [...low, ...high.map((value, axis) => Math.max(value, low[axis] + 1e-9))];
   }
 
   distance(i, j) {
-    if (this.hasMatrix) return this.instance.cost_matrix[i][j];
-    return Math.hypot(this.nodes[i].x - this.nodes[j].x, this.nodes[i].y - this.nodes[j].y);
+    if (this.matrix) return this.matrix[i][j];
+    if (this.instance.lat) return NaN; // great circles are left to the service
+    return this.round(Math.hypot(this.nodes[i].x - this.nodes[j].x, this.nodes[i].y - this.nodes[j].y));
   }
 
   actionTitle(action) {
@@ -104,50 +107,40 @@ class RoutesView extends PlaneView {
     const first = this.nodes[0];
     first.role = "depot";
     first.title = "Depot";
-    this.isOpen = Boolean(scalar(instance.open_route));
+    this.isOpen = Boolean(instance.open_routes);
     this.numCustomers = this.nodes.length - 1;
-    this.isPairs = problem === "pdp";
     const amounts = this.amounts();
     const largest = Math.max(...amounts.map(Math.abs), 1e-9);
     for (const node of this.nodes.slice(1)) {
       node.title = `Customer ${node.index}`;
-      node.size = amounts.length ? Math.abs(amounts[node.index - 1]) / largest : 0.5;
-      if (instance.demand_backhaul && instance.demand_backhaul[node.index] > 0) {
+      node.size = amounts.length ? Math.abs(amounts[node.index]) / largest : 0.5;
+      if (instance.backhaul_demand && instance.backhaul_demand[node.index] > 0) {
         node.role = "backhaul";
         node.title = `Backhaul ${node.index}`;
       }
     }
-    if (this.isPairs) this.markPairs();
+    this.links = instance.pairs || [];
+    for (const [pickup, delivery] of this.links) {
+      Object.assign(this.nodes[pickup], { role: "pickup", title: `Pickup ${pickup}` });
+      Object.assign(this.nodes[delivery], { role: "delivery", title: `Delivery ${delivery}` });
+    }
     this.markWindows();
   }
 
-  /** What nodes differ in by size: demands or prizes of the customers. */
+  /** What nodes differ in by size: demands or prizes. */
   amounts() {
-    const { demand, prize, demand_linehaul: linehaul, demand_backhaul: backhaul } = this.instance;
-    if (linehaul) return linehaul.slice(1).map((value, i) => value + backhaul[i + 1]);
-    return (demand || prize || []).slice(-this.numCustomers);
-  }
-
-  markPairs() {
-    const half = this.numCustomers / 2;
-    this.links = [];
-    for (let i = 1; i <= half; i++) {
-      Object.assign(this.nodes[i], { role: "pickup", title: `Pickup ${i}` });
-      Object.assign(this.nodes[i + half], { role: "delivery", title: `Delivery ${i}` });
-      this.links.push([i, i + half]);
-    }
+    const { demand, prizes, backhaul_demand: backhauls } = this.instance;
+    if (demand && backhauls) return demand.map((value, i) => value + backhauls[i]);
+    return demand || backhauls || prizes || [];
   }
 
   /** Time windows as parts of the day that ends when the depot closes. */
   markWindows() {
     const windows = this.instance.time_windows;
     if (!windows) return;
-    const ends = windows.map((window) => window[1]).filter((end) => end !== null);
-    const horizon = windows[0][1] ?? Math.max(...ends, 0);
-    for (const node of this.nodes.slice(1)) {
-      const [opens, closes] = windows[node.index];
-      if (closes !== null && horizon > 0) node.window = [opens / horizon, closes / horizon];
-    }
+    const horizon = Math.max(windows[0][1], 1e-9);
+    for (const node of this.nodes.slice(1))
+      node.window = windows[node.index].map((time) => Math.min(1, time / horizon));
   }
 
   partial(actions) {
@@ -171,10 +164,9 @@ class RoutesView extends PlaneView {
 
   measure(actions) {
     const { paths, visited } = this.partial(actions);
-    const { prize } = this.instance;
-    if (!prize) return { title: "length", value: this.pathLength(paths) };
-    const shift = prize.length - this.nodes.length;
-    const value = [...visited].reduce((sum, node) => sum + prize[node + shift], 0);
+    const { prizes } = this.instance;
+    if (!prizes) return { title: "length", value: this.pathLength(paths) };
+    const value = [...visited].reduce((sum, node) => sum + prizes[node], 0);
     return { title: "prize", value };
   }
 }
@@ -184,15 +176,10 @@ class SelectionView extends PlaneView {
   constructor(problem, instance) {
     super(problem, instance);
     for (const node of this.nodes) node.title = `Location ${node.index}`;
-    this.matrix = instance.cost_matrix || (instance.locs ? null : instance.orig_distances);
-  }
-
-  distance(i, j) {
-    return this.matrix ? this.matrix[i][j] : super.distance(i, j);
   }
 
   partial(actions) {
-    const chosen = actions.slice(0, scalar(this.instance.to_choose));
+    const chosen = actions.slice(0, this.instance.facilities);
     const facilities = chosen.map((index, route) => ({ index, route }));
     const spokes = [];
     for (const { index } of facilities.length ? this.nodes : []) {
@@ -212,45 +199,31 @@ class SelectionView extends PlaneView {
 
 /** Job shops, also flexible ones: schedules as bars on machines. */
 class ShopView {
-  constructor(problem, instance) {
+  constructor(problem, { jobs, machines }) {
     this.problem = problem;
-    this.instance = instance;
-    this.times = instance.proc_times;
-    this.numMachines = this.times.length;
-    this.first = instance.start_op_per_job;
-    this.last = instance.end_op_per_job;
-    this.numJobs = this.first.length;
-    this.isFlexible = this.first.some((op, job) =>
-      this.range(job).some((k) => this.times.filter((row) => row[k] > 0).length > 1));
-    this.isFlexible = this.isFlexible || problem === "fjsp";
-  }
-
-  range(job) {
-    const count = this.last[job] - this.first[job] + 1;
-    return Array.from({ length: count }, (_, k) => this.first[job] + k);
-  }
-
-  machineOf(op) {
-    return this.times.findIndex((row) => row[op] > 0);
+    // Operations as lists of [machine, time], one pair for each machine that can run it.
+    this.jobs = jobs.map((job) => job.map((operation) => (Array.isArray(operation[0]) ? operation : [operation])));
+    this.numJobs = jobs.length;
+    this.numMachines = machines ?? 1 + Math.max(...this.jobs.flat(2).map(([machine]) => machine));
+    this.isFlexible = problem === "fjsp";
   }
 
   /** Bars of all operations if jobs never waited for a machine. */
   jobBars() {
-    return this.first.flatMap((_, job) => {
+    return this.jobs.flatMap((job, number) => {
       let end = 0;
-      return this.range(job).map((op, place) => {
-        const machine = this.machineOf(op), start = end;
-        end += this.times[machine][op];
-        return { job, machine, place, start, end };
+      return job.map(([[machine, time]], place) => {
+        const start = end;
+        end += time;
+        return { job: number, machine, place, start, end };
       });
     });
   }
 
-  /** Job and machine of an action that starts an operation. */
-  decode(action, op) {
+  /** Job and machine of an action that starts an operation; the machine is null if there is one. */
+  decode(action) {
     if (!this.isFlexible) return { job: action - 1, machine: null };
-    const index = action - 1;
-    return { job: Math.floor(index / this.numMachines), machine: index % this.numMachines, op };
+    return { job: Math.floor((action - 1) / this.numMachines), machine: (action - 1) % this.numMachines };
   }
 
   /** The schedule of the first actions, the clock, and what each job does next. */
@@ -258,9 +231,9 @@ class ShopView {
     const state = {
       bars: [],
       clock: 0,
-      next: [...this.first],
-      jobReady: this.first.map(() => 0),
-      machineReady: this.times.map(() => 0),
+      next: this.jobs.map(() => 0),
+      jobReady: this.jobs.map(() => 0),
+      machineReady: Array(this.numMachines).fill(0),
     };
     for (const action of actions) {
       if (action === 0) {
@@ -282,13 +255,14 @@ class ShopView {
   /** The bar that an action adds to a partial schedule; null if it adds none. */
   bar(state, action) {
     if (action === 0) return null;
-    const { job, machine: given } = this.decode(action);
-    const op = state.next[job];
-    if (op === undefined || op > this.last[job]) return null;
-    const machine = given ?? this.machineOf(op);
+    const { job, machine: named } = this.decode(action);
+    const place = state.next[job];
+    const pairs = this.jobs[job]?.[place];
+    const pair = pairs && (named === null ? pairs[0] : pairs.find(([machine]) => machine === named));
+    if (!pair) return null;
+    const [machine, time] = pair;
     const start = Math.max(state.clock, state.jobReady[job], state.machineReady[machine]);
-    const place = op - this.first[job];
-    return { job, machine, place, start, end: start + this.times[machine][op] };
+    return { job, machine, place, start, end: start + time };
   }
 
   actionTitle(action) {
