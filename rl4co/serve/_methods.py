@@ -13,7 +13,7 @@ from rl4co.core.errors import ConfigError, UnknownNameError, UnsupportedError
 from rl4co.core.registry import ENVS, SOLVERS
 from rl4co.data.formats import Benchmark
 from rl4co.serve._instances import GivenInstance
-from rl4co.serve._models import find_model, load_model
+from rl4co.serve._models import find_named, load_model
 from rl4co.solvers._base import require_formulation
 from rl4co.solvers._job_report import cancellation
 from rl4co.tasks.approaches import ByModel, BySolver, environment_of
@@ -45,7 +45,7 @@ def check_method(method: Mapping[str, Any], instance: Benchmark) -> None:
             require_formulation(environment_of(instance), solver.reads, method["name"])
         return
     decoding = method.get("decoding") or "greedy"
-    model = find_model(method["name"]).model
+    _, model = find_named(method["name"])
     if decoding not in METHODS:
         raise UnknownNameError("evaluation method", decoding, METHODS)
     if decoding not in model.decodings:

@@ -75,9 +75,9 @@ def _warm(payload: Mapping[str, Any], limits: Mapping[str, Any]) -> None:
 
 
 def _models(payload: Mapping[str, Any], limits: Mapping[str, Any]) -> list[dict[str, Any]]:
-    from rl4co.serve._models import named_models
+    from rl4co.serve._models import list_models
 
-    return [entry.model.model_dump() for entry in named_models().values()]
+    return [model.model_dump() for model in list_models()]
 
 
 def _solvers(payload: Mapping[str, Any], limits: Mapping[str, Any]) -> list[dict[str, Any]]:
