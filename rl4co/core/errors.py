@@ -110,6 +110,10 @@ class FileFormatError(RL4COError, ValueError):
     """A file that is truncated, foreign, or does not hold what was expected."""
 
 
+class InputSizeError(FileFormatError):
+    """A file that is larger than the limit on inputs, perhaps only after decompression."""
+
+
 class WriteError(RL4COError, OSError):
     """A file that cannot be written: its folder does not allow it, or the disk is full.
 

@@ -13,7 +13,7 @@ import re
 
 from typing import Protocol
 
-from rl4co.core.errors import ConfigError, FileFormatError
+from rl4co.core.errors import ConfigError, InputSizeError
 
 #: Largest input in bytes, unless the environment variable sets another limit.
 DEFAULT_LIMIT = 2 * 2**30
@@ -70,7 +70,7 @@ def set_input_limit(size: str) -> None:
 
 
 def check_input_size(num_bytes: int, name: object) -> None:
-    """Raises :class:`FileFormatError` if an input is larger than the limit.
+    """Raises :class:`InputSizeError` if an input is larger than the limit.
 
     Args:
         num_bytes: Size of the input after decompression, as announced or as counted so far.
@@ -78,14 +78,14 @@ def check_input_size(num_bytes: int, name: object) -> None:
     """
     limit = input_limit()
     if num_bytes > limit:
-        raise FileFormatError(
+        raise InputSizeError(
             f"expected an input of at most {limit:,} bytes (after decompression), got more: "
             f"{name}; set {VARIABLE} to a larger size (such as 8GiB) to read it"
         )
 
 
 def read_limited(stream: Readable, name: object) -> bytes:
-    """Read a stream to its end, or raise :class:`FileFormatError` as soon as it exceeds the limit.
+    """Read a stream to its end, or raise :class:`InputSizeError` as soon as it exceeds the limit.
 
     Args:
         stream: The input.

@@ -139,7 +139,7 @@ def register_solver(
             **options: Any,
         ) -> Solutions:
             if reads is not None:
-                _require(env, reads, name)
+                require_formulation(env, reads, name)
             if "seed" not in solver_options:
                 options.pop("seed", None)  # deterministic solvers ignore a seed
             for option in options:
@@ -173,7 +173,14 @@ def register_solver(
     return wrap
 
 
-def _require(env: RL4COEnvBase, reads: type[Formulation], solver: str) -> None:
+def require_formulation(env: RL4COEnvBase, reads: type[Formulation], solver: str) -> None:
+    """Raise unless a problem has a formulation of the kind that a solver reads.
+
+    Args:
+        env: The problem.
+        reads: Kind of formulations.
+        solver: Name of the solver, for the message.
+    """
     try:
         formulation_of(env, reads)
     except UnsupportedError as error:

@@ -24,6 +24,8 @@ class CancelToken:
 
     Args:
         stop: Event that cancels the solve; None: a new one.
+        on_cost: Called with the cost of each improved solution as soon as it is found, perhaps in
+            another thread.
 
     Attributes:
         stop: The event.
@@ -31,8 +33,13 @@ class CancelToken:
         incumbent: Returns the best solution so far; None: there is none.
     """
 
-    def __init__(self, stop: threading.Event | None = None) -> None:
+    def __init__(
+        self,
+        stop: threading.Event | None = None,
+        on_cost: Callable[[float], object] = lambda cost: None,
+    ) -> None:
         self.stop = threading.Event() if stop is None else stop
+        self.on_cost = on_cost
         self.cuts: list[str] = []
         self.incumbent: Callable[[], Any] | None = None
 
@@ -90,6 +97,17 @@ def report_cut(message: str) -> None:
         warnings.warn(message, stacklevel=3)
     elif message not in token.cuts:
         token.cuts.append(message)
+
+
+def report_cost(cost: float) -> None:
+    """Reports the cost of an improved solution.
+
+    Args:
+        cost: In the units of the environment.
+    """
+    token = _TOKEN.get()
+    if token is not None:
+        token.on_cost(cost)
 
 
 def report_incumbent(solution: Callable[[], Any]) -> None:

@@ -39,7 +39,7 @@ _started = time.perf_counter()
 _delay = 0.0
 _current = JobReport()
 _cancelled = threading.Event()
-_send: Callable[[Any], None] | None = None
+_send: Callable[[str, Any], None] | None = None
 
 
 def start_report(delay: float = 0.0) -> JobReport:
@@ -70,7 +70,10 @@ def record_cost(cost: float) -> bool:
     Args:
         cost: In the units of the environment.
     """
-    return _current.add(time.perf_counter() - _started, cost)
+    is_better = _current.add(time.perf_counter() - _started, cost)
+    if is_better and _send is not None:
+        _send("cost", cost)
+    return is_better
 
 
 def finish_report() -> JobReport:
@@ -82,11 +85,11 @@ def finish_report() -> JobReport:
 def report_incumbent(result: Any) -> None:
     """Sends the best result so far; it is the result of the job if the job is killed."""
     if _send is not None:
-        _send(result)
+        _send("incumbent", result)
 
 
-def send_incumbents_with(send: Callable[[Any], None]) -> None:
-    """Sets the function that sends incumbents. Without one, they are dropped."""
+def send_messages_with(send: Callable[[str, Any], None]) -> None:
+    """Sets the function that sends costs and incumbents. Without one, they are dropped."""
     global _send
     _send = send
 
@@ -94,6 +97,11 @@ def send_incumbents_with(send: Callable[[Any], None]) -> None:
 def is_cancelled() -> bool:
     """Whether the job should end now with its best result."""
     return _cancelled.is_set()
+
+
+def cancellation() -> threading.Event:
+    """The event that is set while the current job is cancelled."""
+    return _cancelled
 
 
 def cancel() -> None:

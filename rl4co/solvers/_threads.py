@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from rl4co.solvers._batch import Advance, run_batch
+from rl4co.solvers._cancellation import report_cost
 from rl4co.solvers._job_report import JobReport
 
 J = TypeVar("J")
@@ -50,7 +51,8 @@ def map_in_threads(
         def record_cost(cost: float) -> None:
             nonlocal shown
             seconds = time.perf_counter() - started
-            report.add(seconds, cost)
+            if report.add(seconds, cost):
+                report_cost(cost)
             if total is not None and seconds < total:
                 advance(seconds - shown, f"{description} {cost:.6g}")
                 shown = seconds

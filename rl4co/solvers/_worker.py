@@ -25,7 +25,7 @@ from rl4co.solvers._job_report import (
     accept_job,
     cancel,
     finish_report,
-    send_incumbents_with,
+    send_messages_with,
     start_report,
 )
 
@@ -50,7 +50,7 @@ def main(target: str, parent: int) -> None:
             pickle.dump((kind, content), stream)
             stream.flush()
 
-    send_incumbents_with(lambda result: send("incumbent", result))
+    send_messages_with(send)
     jobs: queue.SimpleQueue[tuple[float, bytes]] = queue.SimpleQueue()
     threading.Thread(target=_listen, args=(sys.stdin.buffer, jobs), daemon=True).start()
     module, function = target.split(":")

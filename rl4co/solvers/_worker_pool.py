@@ -12,7 +12,7 @@ from typing import Any
 
 from rl4co.core.errors import RL4COError
 from rl4co.solvers._batch import REPORTS, Advance, run_batch
-from rl4co.solvers._cancellation import is_cancelled, report_cut
+from rl4co.solvers._cancellation import is_cancelled, report_cost, report_cut
 from rl4co.solvers._job_report import JobReport
 from rl4co.solvers._worker_process import GRACE, JobResult, WorkerProcess
 
@@ -91,6 +91,12 @@ class WorkerPool:
         self.shutdown(kill=kind is not None)
 
 
+def _report(kind: str, content: Any) -> None:
+    """Passes on the costs that a job reports."""
+    if kind == "cost":
+        report_cost(content)
+
+
 _POOL: ContextVar[WorkerPool | None] = ContextVar("pool", default=None)
 
 
@@ -129,7 +135,7 @@ def map_instances(
         result = JobResult(None, JobReport(), is_cut=True)
         if not is_cancelled():
             with pool.worker(target) as worker:
-                result = worker.run(arguments, limit, is_cancelled, grace)
+                result = worker.run(arguments, limit, is_cancelled, grace, _report)
         advance(1.0, None)
         return result, result.report
 

@@ -91,6 +91,7 @@ class WorkerProcess:
         max_runtime: float | None = None,
         is_cancelled: Callable[[], bool] = lambda: False,
         grace: float = GRACE,
+        on_message: Callable[[str, Any], object] = lambda kind, content: None,
     ) -> JobResult:
         """The result of `target(*arguments)`.
 
@@ -100,9 +101,11 @@ class WorkerProcess:
                 of them. None: no limit.
             is_cancelled: Whether the job should end now.
             grace: Seconds that it may exceed its limit before it is killed.
+            on_message: Called with each "cost" and "incumbent" that the job reports.
         """
+        job = pickle.dumps(tuple(arguments))  # here, as errors concern the caller
         messages: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()
-        receiver = threading.Thread(target=self._receive, args=(arguments, messages), daemon=True)
+        receiver = threading.Thread(target=self._receive, args=(job, messages), daemon=True)
         receiver.start()
         incumbent, sent, end = None, time.perf_counter(), float("inf")
         started = sent
@@ -114,6 +117,8 @@ class WorkerProcess:
                 kind, content = "", None
             if kind in ("done", "lost"):
                 return self._finish(kind, content)
+            if kind in ("cost", "incumbent"):
+                on_message(kind, content)
             if kind == "incumbent":
                 incumbent = content
             elif kind == "started":
@@ -135,14 +140,11 @@ class WorkerProcess:
                 incumbent = content
         return JobResult(incumbent, JobReport(time.perf_counter() - started), is_cut=True)
 
-    def _receive(
-        self, arguments: Sequence[Any], messages: queue.SimpleQueue[tuple[str, Any]]
-    ) -> None:
+    def _receive(self, job: bytes, messages: queue.SimpleQueue[tuple[str, Any]]) -> None:
         """Sends a job and receives its messages, until it or the process ends."""
         assert self._process.stdin is not None and self._process.stdout is not None
         try:
             with self._sending:
-                job = pickle.dumps(tuple(arguments))
                 pickle.dump(("job", time.time(), job), self._process.stdin)
                 self._process.stdin.flush()
             kind = ""

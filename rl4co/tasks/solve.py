@@ -62,10 +62,12 @@ __all__ = [
     "environment_of",
     "format_value",
     "list_files",
+    "plot",
     "read_instance",
     "save_plot",
     "solve_file",
     "solve_files",
+    "solve_instance",
 ]
 
 #: Formats of plots.
@@ -185,19 +187,42 @@ def solve_file(
 
     Args:
         path: Instance in any format of :func:`~rl4co.data.formats.read_instance`.
+        approach: See :func:`solve_instance`.
+        polish: See :func:`solve_instance`.
+        limit: See :func:`solve_instance`.
+        stop: See :func:`solve_instance`.
+        reading: Arguments of `read_instance`: `best_known`, `solution`, `column`, `rounding`,
+            `vehicles`.
+    """
+    instance = read_instance(path, **reading)
+    solved = solve_instance(instance, approach, polish=polish, limit=limit, stop=stop)
+    return dataclasses.replace(solved, file=Path(path))
+
+
+def solve_instance(
+    instance: Benchmark,
+    approach: Approach | None = None,
+    *,
+    polish: BySolver | None = None,
+    limit: float | None = None,
+    stop: threading.Event | None = None,
+    on_cost: Callable[[float], object] = lambda cost: None,
+) -> Solved:
+    """Solves one instance.
+
+    Args:
+        instance: The instance.
         approach: How; None: by the best solver for the problem.
         polish: Solver that improves the solution; the result is not worse.
         limit: Seconds after which the best solution so far counts, polishing included; None: only
             the limits of the approach.
         stop: Event that ends the search with the best solution so far.
-        reading: Arguments of `read_instance`: `best_known`, `solution`, `column`, `rounding`,
-            `vehicles`.
+        on_cost: Called with the cost of each improved solution as soon as a solver finds it.
     """
-    instance = read_instance(path, **reading)
     if instance.stated_best_known is None:
         _ = instance.best_solution  # checked now rather than after the search
     started = time.perf_counter()
-    token, chosen, start = CancelToken(stop), approach or BySolver(), None
+    token, chosen, start = CancelToken(stop, on_cost), approach or BySolver(), None
     first_limit = limit if limit is None or polish is None else limit - polish.max_runtime
     valid = functools.partial(accept, instance)
     with token.active(), explained(instance, limit):
@@ -208,7 +233,7 @@ def solve_file(
         answer = _polished(instance, answer, polish, token, left, valid)
     seconds = time.perf_counter() - started
     return Solved(
-        Path(path),
+        instance.source or Path(instance.name),
         instance,
         answer.solution,
         answer.solver,
@@ -336,12 +361,23 @@ def save_plot(solved: Solved, path: str | os.PathLike[str]) -> Path:
         path: File to write, `.png`, `.pdf`, `.svg` or `.jpg`. Folders are created.
     """
     target = check_plot(path)
-    instance, env = solved.instance, environment_of(solved.instance)
-    state = env.reset(instance.to_tensordict(normalize=False))
-    figure = env.render(state, instance.to_actions(solved.solution), title=describe(solved))
+    figure = plot(solved.instance, solved.solution, describe(solved))
     with atomic_write(target) as file:
         figure.savefig(file, dpi=150, format=target.suffix[1:].lower())
     return target
+
+
+def plot(instance: Benchmark, solution: Any, title: str) -> Any:
+    """A figure of a solution.
+
+    Args:
+        instance: The instance.
+        solution: A valid solution.
+        title: Title of the figure.
+    """
+    env = environment_of(instance)
+    state = env.reset(instance.to_tensordict(normalize=False))
+    return env.render(state, instance.to_actions(solution), title=title)
 
 
 def check_plot(path: str | os.PathLike[str]) -> Path:

@@ -72,7 +72,9 @@ LAYERS: dict[str, Layer] = {
     "models.zoo.glop.solver": Layer(may=(*_BELOW_RL, "models.rl", "models.zoo", "solvers")),
     "training": Layer(may=(*_BELOW_RL, "models.rl", "models.zoo")),
     "tasks": Layer(may=(*_BELOW_TASKS, "solvers._feasibility")),
-    "cli": Layer(may=(*_BELOW_TASKS, "tasks")),
+    # The playground; only its command imports it.
+    "serve": Layer(may=(*_BELOW_TASKS, "tasks")),
+    "cli": Layer(may=(*_BELOW_TASKS, "tasks", "serve")),
     # `import rl4co` loads the table of import paths and the finder; the rest loads on first use.
     "compat": Layer(may=(*_BELOW_TASKS, "tasks")),
     "utils": Layer(may=(*_BELOW_TASKS, "tasks"), facade=True),

@@ -100,15 +100,15 @@ NO_CLOCK = (
 )
 
 
-def read_json(source: Source) -> BenchmarkInstance:
-    """Read an instance from a JSON file."""
+def read_fields(source: Source) -> dict[str, Any]:
+    """The keys of a JSON file, in lower case and by their usual names, and their values."""
     fields: dict[str, Any] = {}
     for name, value in load_json(source).items():
         key = ALIASES.get(name.lower(), name.lower())
         if key in fields:
             raise source.fault("every key once", f"the key {key!r} twice", CORRECT)
         fields[key] = value
-    return build_instance(source, fields)
+    return fields
 
 
 def build_instance(
@@ -129,7 +129,9 @@ def build_instance(
     }
     size = _size(source, fields)
     arrays = {
-        key: _array(source, key, fields[key], size) for key in ARRAYS if fields.get(key) is not None
+        key: read_array(source, key, fields[key], size)
+        for key in ARRAYS
+        if fields.get(key) is not None
     }
     rounding = _checked_name(source, "rounding", settings.pop("rounding", "exact"), ROUNDINGS)
     costs = _pop_costs(source, arrays, rounding)
@@ -250,8 +252,15 @@ def _size(source: Source, fields: Mapping[str, Any]) -> int:
     )
 
 
-def _array(source: Source, key: str, value: Any, size: int) -> Any:
-    """Numbers of the right shape."""
+def read_array(source: Source, key: str, value: Any, size: int) -> Any:
+    """The numbers of a key of :data:`ARRAYS`, in the right shape.
+
+    Args:
+        source: The file.
+        key: The key.
+        value: Its value in the file.
+        size: Number of nodes.
+    """
     letters = ARRAYS[key]
     try:
         array = np.array(value, dtype=np.float64)

@@ -116,9 +116,10 @@ class BenchmarkMedian(Benchmark):
 
     Attributes:
         name: Name of the instance.
-        costs: Lengths of shortest paths between vertices `[N, N]`.
+        costs: Lengths of shortest paths from a facility (row) to a vertex `[N, N]`.
         num_facilities: Number of facilities.
         source: The file.
+        coordinates: `[N, 2]`, if the costs are distances between places.
         stated_best_known: Best-known value, if a table has one.
         lower_bound: Value that no solution is below, if a table has one.
         solution_file: File with the best-known solution.
@@ -133,10 +134,10 @@ class BenchmarkMedian(Benchmark):
     lower_bound: float | None = None
     solution_file: Path | None = None
     problem: str = "flp"
+    coordinates: npt.NDArray[np.float64] | None = None
 
     value_name = "cost"
     maximize = False
-    decimals = 0
     suffixes = (".json",)
 
     def __repr__(self) -> str:
@@ -153,6 +154,11 @@ class BenchmarkMedian(Benchmark):
     @override
     def size_text(self) -> str:
         return f"{self.size} vertices, {self.num_facilities} facilities"
+
+    @property
+    @override
+    def decimals(self) -> int | None:
+        return 0 if np.array_equal(self.costs, self.costs.round()) else None
 
     @override
     def _find_best_known(self) -> float | None:
@@ -199,7 +205,9 @@ class BenchmarkMedian(Benchmark):
     @override
     def format_solution(self, facilities: Facilities, suffix: str) -> str:
         numbers = [vertex + 1 for vertex in facilities]
-        values = (self.name, self.problem, int(self.objective(facilities)), numbers)
+        cost = self.objective(facilities)
+        exact = cost if self.decimals is None else int(cost)
+        values = (self.name, self.problem, exact, numbers)
         return json.dumps(dict(zip(JSON_KEYS, values, strict=True))) + "\n"
 
     @override
@@ -226,10 +234,17 @@ class BenchmarkMedian(Benchmark):
     @override
     def to_tensordict(self, normalize: bool) -> TensorDict:
         costs = torch.from_numpy(self.costs).unsqueeze(0)  # [1, N, N]
-        if normalize:
+        instance = {"to_choose": torch.tensor([self.num_facilities])}
+        if self.coordinates is not None:
+            places = torch.from_numpy(self.coordinates).unsqueeze(0)  # [1, N, 2]
+            if normalize:  # to the unit square, costs in the same unit
+                places = places - places.amin(-2, keepdim=True)
+                extent = places.max().clamp_min(1e-12)
+                places, costs = (places / extent).float(), (costs / extent).float()
+            instance["locs"] = places.clone()
+        elif normalize:
             costs = (costs / costs.max().clamp_min(1e-12)).float()
-        instance = {"cost_matrix": costs.clone(), "to_choose": torch.tensor([self.num_facilities])}
-        return TensorDict(instance, batch_size=[1])
+        return TensorDict({**instance, "cost_matrix": costs.clone()}, batch_size=[1])
 
     def from_actions(self, actions: Tensor | Sequence[int]) -> Facilities:
         """The facilities of a solution in the environment's encoding, in ascending order.

@@ -19,11 +19,11 @@ from rl4co.core.errors import ConfigError, InvalidInstanceError
 from rl4co.data.formats import cvrplib, oplib, tsplib
 from rl4co.data.formats.best_known import read_bounds
 from rl4co.data.formats.content import STDIN, name_of, require_file
-from rl4co.data.formats.custom import read_json
 from rl4co.data.formats.custom_csv import looks_like_csv, read_csv
 from rl4co.data.formats.instance import BenchmarkInstance
 from rl4co.data.formats.lilim import looks_like_lilim, read_lilim
 from rl4co.data.formats.orienteering import looks_like_orienteering, read_orienteering
+from rl4co.data.formats.plain import read_json
 from rl4co.data.formats.pmed import BenchmarkMedian, looks_like_pmed, read_pmed
 from rl4co.data.formats.route_texts import is_written_here
 from rl4co.data.formats.schedules import BenchmarkShop
@@ -33,12 +33,9 @@ from rl4co.data.formats.solomon import looks_like_solomon, read_solomon
 from rl4co.data.formats.source import CORRECT, Source
 from rl4co.data.formats.tsppd import looks_like_tsppd, read_tsppd
 
-SUFFIXES: Mapping[str, Callable[[Source], BenchmarkInstance]] = {
-    ".json": read_json,
-    ".csv": read_csv,
-}
-
 AnyInstance: TypeAlias = BenchmarkInstance | BenchmarkShop | BenchmarkMedian
+
+SUFFIXES: Mapping[str, Callable[[Source], AnyInstance]] = {".json": read_json, ".csv": read_csv}
 
 #: TYPE of files of the TSPLIB family that are no supported instances → what to do.
 REMEDIES = {
@@ -63,7 +60,7 @@ def read_instance(
 
     TSPLIB, CVRPLIB, Solomon, OPLib, TSPPDLIB, Li and Lim, JSON and CSV files have routing problems;
     JSPLIB's, Taillard's and FJS files have job shops, `pmed` files of the OR-Library p-median
-    problems. A solution with the same name beside a
+    problems; JSON files may have these, too. A solution with the same name beside a
     routing problem (`.sol`, `.opt.tour`, `.tour`) is taken as the best-known one, unless this
     library wrote it; it is read when `best_known` or `best_solution` is asked for, and ignored with
     a warning if it breaks a constraint.
@@ -205,12 +202,14 @@ def _parse(path: Path) -> Sequence[AnyInstance]:
         instance = _reader(source)(source)
     except InvalidInstanceError as error:
         raise source.fault("a complete instance", f"this fault: {error}", CORRECT) from error
+    if not isinstance(instance, BenchmarkInstance):
+        return [instance]
     beside = None if instance.solution is not None else _solution_beside(source.path)
     return [dataclasses.replace(instance, solution_file=beside, needs_solution=beside is None)]
 
 
-def _reader(source: Source) -> Callable[[Source], BenchmarkInstance]:
-    """The reader for the routing problem of a file."""
+def _reader(source: Source) -> Callable[[Source], AnyInstance]:
+    """The reader for the routing problem of a file, or for any problem in JSON."""
     if source.suffix in SUFFIXES:
         return SUFFIXES[source.suffix]
     for recognises, read in (
