@@ -141,7 +141,7 @@ def _row_values(name: str, row: Mapping[str, str]) -> Iterator[PaperValue]:
             continue
         pairs = [part.split("=") for part in selection.split("&")] if selection else []
         yield PaperValue(
-            axes={**of_row, **{axis: option for axis, option in pairs}},
+            axes={**of_row, **dict(pairs)},
             metric=_PRIZES.get(metric, metric),
             text=text,
             file=name,

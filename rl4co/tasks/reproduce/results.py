@@ -1,4 +1,4 @@
-"""Stored results of a family as arrays: values, gaps and times of each cell, by seed and instance."""
+"""Stored results of a family as arrays: values, gaps and times of each cell."""
 
 from __future__ import annotations
 

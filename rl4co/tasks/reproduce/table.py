@@ -268,8 +268,7 @@ def _cell(
     minutes = None
     try:
         if (instances := values.get("instances")) is not None:
-            named = {"name": name, **instances} if isinstance(instances, Mapping) else instances
-            source = parse_source(named)
+            source = parse_source(instances)
         if (entry := values.get("reference")) is not None:
             reference = parse_method(entry)
         if (solver := values.get("solver")) is not None:
@@ -337,7 +336,7 @@ def _steps(
     }
     fixed = family.variables.get("steps")
     if fixed is not None and budget is None:
-        return dict.fromkeys(open_cells, int(fixed))
+        return {axes: int(fixed * each.get("factor", 1)) for axes, each in open_cells.items()}
     minutes = family.variables.get("budget") if budget is None else budget
     if minutes is None:
         return {}
@@ -354,7 +353,8 @@ def _steps(
     steps = {}
     for members in groups.values():
         rates = {axes: 60 * minutes / open_cells[axes]["cost"] for axes in members}
-        steps |= _shared(rates, open_cells, equal)
+        shared = _shared(rates, open_cells, equal)
+        steps |= {axes: n * open_cells[axes].get("factor", 1) for axes, n in shared.items()}
         slowest = min(members, key=lambda axes: rates[axes])
         if rates[slowest] < LEAST_STEPS:
             least = LEAST_STEPS * open_cells[slowest]["cost"] / 60
@@ -398,4 +398,4 @@ def _shared(
 def two_digits(number: float) -> int:
     """A number rounded to two digits, so that similar budgets share trainings; at least 1."""
     digits = max(0, len(str(int(number))) - 2)
-    return max(1, int(round(number / 10**digits)) * 10**digits)
+    return max(1, round(number / 10**digits) * 10**digits)
