@@ -28,9 +28,7 @@ from rl4co.tasks.benchmark.recipes import (
     train,
 )
 from rl4co.tasks.benchmark.run import run_pairs
-from rl4co.tasks.benchmark.runners import make_runner
 from rl4co.tasks.benchmark.spec import (
-    DEFAULT_TIME_LIMIT,
     Method,
     Recipe,
     SolverMethod,
@@ -46,7 +44,7 @@ from rl4co.tasks.benchmark.store import (
     open_store,
     read_lines,
 )
-from rl4co.tasks.reproduce.results import Results, Sets, collect, unnamed
+from rl4co.tasks.reproduce.results import Results, Sets, collect, runner_of, unnamed
 from rl4co.tasks.reproduce.table import Cell, Family
 
 #: Minutes that a training without an estimate counts, for balancing shards.
@@ -221,7 +219,7 @@ def run_lanes(
             report(f"{number}/{len(lanes)} {lane.name}")
             try:
                 pairs = [
-                    (make_runner(method, DEFAULT_TIME_LIMIT, pool, folder), sets[source])
+                    (runner_of(method, pool, folder), sets[source])
                     for method, source in lane.pairs
                 ]
                 for recipe in lane.recipes if not pairs else ():
