@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -183,8 +184,9 @@ def _plan(tables: list[tuple[Family, list[Cell]]], part: Any, out: Path, steps: 
 
     lanes = deal(make_lanes(cell for _, cells in tables for cell in cells), part)
     if steps is not None:
-        costs = calibrate(lanes, out / "calibration", steps)
-        show("Seconds per step", ("training", "cost"), [(k, f"{v:.4f}") for k, v in costs.items()])
+        with tempfile.TemporaryDirectory() as folder:
+            for name, cost in calibrate(lanes, Path(folder), steps):
+                print(f"{name}: {cost:.3g} seconds per step")
         return
 
     def row(lane: Lane) -> tuple[str, ...]:

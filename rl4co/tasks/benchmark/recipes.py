@@ -16,6 +16,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import hashlib
+import importlib
 import json
 import logging
 import warnings
@@ -254,16 +255,19 @@ def _for_folder(cfg: DictConfig, folder: Path, start: Path | None) -> DictConfig
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Hides remarks of Lightning on ordinary trainings."""
-    logger = logging.getLogger("lightning.pytorch")
-    level = logger.level
-    logger.setLevel(logging.WARNING)
+    """Hides remarks of Lightning and TorchRL on ordinary trainings."""
+    importlib.import_module("rl4co.training.trainer")  # Lightning sets its level when imported
+    loggers = [logging.getLogger(name) for name in ("lightning.pytorch", "torchrl")]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.WARNING)
     try:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "Checkpoint directory .* exists and is not empty")
             yield
     finally:
-        logger.setLevel(level)
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)
 
 
 @contextmanager

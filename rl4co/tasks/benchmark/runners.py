@@ -364,6 +364,7 @@ def make_runner(
     pool: WorkerPool,
     folder: Path,
     allow_classes: Sequence[str | type] = (),
+    solver_batch: int = 1,
 ) -> Runner:
     """The runner of a method.
 
@@ -373,13 +374,16 @@ def make_runner(
         pool: Worker processes of solvers.
         folder: Folder of trained policies.
         allow_classes: See :func:`~rl4co.tasks.load.load_policy`.
+        solver_batch: Instances whose results are stored together by solvers.
     """
     if isinstance(method, ModelMethod):
         return ModelRunner(method, allow_classes)
     if isinstance(method, TrainedMethod):
         return TrainedRunner(method, folder)
     limit = time_limit if method.time_limit is None else method.time_limit
-    return SolverRunner(method, limit, pool)
+    runner = SolverRunner(method, limit, pool)
+    runner.batch_size = solver_batch
+    return runner
 
 
 def _with_seed(method: Method, seed: int) -> Method:

@@ -110,7 +110,8 @@ class Recipe:
 
     Args:
         experiment: Name of an experiment, see `rl4co list experiments`.
-        overrides: Key → value, such as `model.batch_size: 64`; `env: cvrp` chooses a file of a group.
+        overrides: Key → value, such as `model.batch_size: 64`; `env: cvrp` chooses a
+            configuration of a group.
         steps: Training batches in all, over which the schedule is stretched; None: as many as the
             experiment has.
         epochs: Into how many epochs they are divided; None: 50 steps each, at most 100 epochs.

@@ -71,15 +71,18 @@ class Verdict:
 def check_claims(family: Family) -> None:
     """Raises for claims with unknown keys, axes or options."""
     for claim in family.claims:
-        _kind(claim)
         for key in claim:
             if key not in _KEYS:
                 raise UnknownNameError(f"key of the claim {claim.get('text')!r}", key, _KEYS)
-        for item in _items(family, claim):
-            for axis, option in item.items():
-                if option not in family.axes.get(axis, ()):
-                    raise UnknownNameError(f"option of the axis {axis}", option,
-                                           family.axes.get(axis, ()))  # fmt: skip
+        where = {str(axis): each for axis, each in claim.get("where", {}).items()}
+        selections = [(a, o) for item in _items(family, claim) for a, o in item.items()]
+        selections += [(a, str(o)) for a, each in where.items()
+                       for o in (each if isinstance(each, list) else [each])]  # fmt: skip
+        for axis, option in selections:
+            if axis not in family.options:
+                raise UnknownNameError(f"axis of {family.name}", axis, family.options)
+            if option not in family.options[axis]:
+                raise UnknownNameError(f"option of the axis {axis}", option, family.options[axis])
 
 
 def judge(results: Results, paper: PaperValues, text: str | None = None) -> list[Verdict]:
@@ -90,6 +93,7 @@ def judge(results: Results, paper: PaperValues, text: str | None = None) -> list
         paper: The paper's values.
         text: Judge only claims whose text contains this.
     """
+    check_claims(results.family)
     claims = [claim for claim in results.family.claims if (text or "") in claim["text"]]
     if text is not None and not claims:
         names = [claim["text"] for claim in results.family.claims]
@@ -139,7 +143,7 @@ def _judge(results: Results, paper: PaperValues, claim: Mapping[str, Any]) -> Ve
             groups.append(rivals)
         cells = [cell for group in groups for cell in group]
         if not all(groups):
-            continue  # the combination does not exist
+            continue  # the combination does not exist, or the profile does not have an option
         signs.append(_statistic(kind, claim, [_printed(paper, group, claim) for group in groups]))
         if not all(cell.is_complete for cell in cells):
             missing += 1

@@ -12,7 +12,7 @@ A file `rl4co/configs/reproduce/paper/NAME.csv` has a row for each printed row o
   empty entry, or an axis without a column, means that the row does not depend on the axis. Options
   that our family does not have (`Concorde`) are shown with the paper's values alone.
 - A column `AXIS=OPTION:METRIC`, or `AXIS=OPTION&AXIS=OPTION:METRIC`, has the values of a metric:
-  `cost`, `prize` (more is better), `gap` in percent without its sign, `time` as text, `pi`, or
+  `cost`, `prize` (more is better), `gap` or `gap_of_means` in percent, `time` as text, `pi`, or
   another one. Just `:METRIC` if the columns of the table are no options of an axis.
 - Values are as printed, with all their digits; what is missing in print stays empty.
 
@@ -39,6 +39,7 @@ _FACTS = ("line", "table", "reference")
 SIZE = "size"
 #: Metrics of which more is better, under the name of those of which less is.
 _PRIZES = {"prize": "cost"}
+_GAPS = ("gap", "gap_of_means")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -141,7 +142,7 @@ def _row_values(name: str, row: Mapping[str, str]) -> Iterator[PaperValue]:
             continue
         pairs = [part.split("=") for part in selection.split("&")] if selection else []
         yield PaperValue(
-            axes={**of_row, **{axis: option for axis, option in pairs}},
+            axes={**of_row, **dict(pairs)},
             metric=_PRIZES.get(metric, metric),
             text=text,
             file=name,
@@ -156,7 +157,7 @@ def _row_values(name: str, row: Mapping[str, str]) -> Iterator[PaperValue]:
 def recomputed_gaps(name: str) -> Iterator[tuple[PaperValue, float, bool]]:
     """Printed gaps, the gaps of the printed costs, and whether rounding explains the difference."""
     values = read_values(name)
-    costs = {(v.line, v.column.rpartition(":")[0]): v for v in values if v.metric == "cost"}
+    costs = {(v.line, repr(v.axes)): v for v in values if v.metric == "cost"}
     references: dict[tuple[str, str], PaperValue] = {}
     for value in values:
         key = value.table, value.column.rpartition(":")[0]
@@ -167,9 +168,9 @@ def recomputed_gaps(name: str) -> Iterator[tuple[PaperValue, float, bool]]:
             references[key] = value if better else best
     for value in values:
         column = value.column.rpartition(":")[0]
-        cost = costs.get((value.line, column))
+        cost = costs.get((value.line, repr(value.axes)))
         best = references.get((value.table, column))
-        if value.metric != "gap" or cost is None or best is None or value.number is None:
+        if value.metric not in _GAPS or cost is None or best is None or value.number is None:
             continue
         if cost.number is None or best.number is None:
             continue

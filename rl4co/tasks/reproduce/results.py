@@ -1,4 +1,4 @@
-"""Stored results of a family as arrays: values, gaps and times of each cell, by seed and instance."""
+"""Stored results of a family as arrays: values, gaps and times of each cell."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from rl4co.solvers._worker_pool import WorkerPool
 from rl4co.tasks.benchmark.instances import InstanceSet, load_set
 from rl4co.tasks.benchmark.recipes import folder_of, is_trained, read_training
 from rl4co.tasks.benchmark.run import find_results
-from rl4co.tasks.benchmark.runners import make_runner
+from rl4co.tasks.benchmark.runners import Runner, make_runner
 from rl4co.tasks.benchmark.spec import DEFAULT_TIME_LIMIT, Method, Source, TrainedMethod
 from rl4co.tasks.benchmark.store import Result, ResultStore
 from rl4co.tasks.metrics import Incumbents, primal_integral
@@ -40,6 +40,8 @@ METRICS: Mapping[str, tuple[str, int]] = {
     "minutes": ("training (min)", 1),
 }
 _PERCENT = 100.0
+#: Instances in a line of a solver's results.
+_SOLVER_BATCH = 16
 
 
 @dataclasses.dataclass(frozen=True)
@@ -112,7 +114,7 @@ class Measured:
 
     def half_width(self, metric: str) -> float | None:
         """Half of the 95 % interval of the mean: over seeds if there are three, else instances."""
-        if metric not in ("cost", "gap", "time", "pi"):
+        if metric not in ("cost", "gap", "pi"):
             return None
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RuntimeWarning)  # rows without a value
@@ -153,6 +155,11 @@ class Results:
 def unnamed(item: Any) -> Any:
     """A method or a set without its name, which does not change results."""
     return dataclasses.replace(item, name="")
+
+
+def runner_of(method: Method, pool: WorkerPool, root: Path) -> Runner:
+    """The runner of a method; solvers store a line for several instances."""
+    return make_runner(method, DEFAULT_TIME_LIMIT, pool, root, solver_batch=_SOLVER_BATCH)
 
 
 class Sets:
@@ -269,7 +276,7 @@ def _table(cell: Cell, store: ResultStore, root: Path, sets: Sets, pool: WorkerP
 def _row(
     method: Method, instances: InstanceSet, store: ResultStore, root: Path, pool: WorkerPool
 ) -> list[Result | None]:
-    runner = make_runner(method, DEFAULT_TIME_LIMIT, pool, root)
+    runner = runner_of(method, pool, root)
     stored = {entry.name: result for entry, result in find_results(runner, instances, store)}
     return [stored.get(entry.name) for entry in instances.entries]
 

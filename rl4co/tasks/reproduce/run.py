@@ -13,8 +13,9 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from rl4co.core.errors import ConfigError, RL4COError, WriteError
@@ -22,16 +23,12 @@ from rl4co.solvers._worker_pool import WorkerPool
 from rl4co.tasks.benchmark.recipes import (
     MODELS,
     TRAINING,
-    compose,
-    count_steps,
     key_of,
     read_training,
     train,
 )
 from rl4co.tasks.benchmark.run import run_pairs
-from rl4co.tasks.benchmark.runners import make_runner
 from rl4co.tasks.benchmark.spec import (
-    DEFAULT_TIME_LIMIT,
     Method,
     Recipe,
     SolverMethod,
@@ -47,11 +44,13 @@ from rl4co.tasks.benchmark.store import (
     open_store,
     read_lines,
 )
-from rl4co.tasks.reproduce.results import Results, Sets, collect, unnamed
+from rl4co.tasks.reproduce.results import Results, Sets, collect, runner_of, unnamed
 from rl4co.tasks.reproduce.table import Cell, Family
 
 #: Minutes that a training without an estimate counts, for balancing shards.
 _UNKNOWN_MINUTES = 10.0
+#: Seconds that an instance counts for a solver without a time limit.
+_HEURISTIC_SECONDS = 0.05
 
 
 @dataclasses.dataclass(frozen=True)
@@ -163,12 +162,15 @@ def _lane(key: str, members: Sequence[tuple[Cell, Method, Source | None]]) -> La
         elif source is not None:
             limit = method.time_limit if isinstance(method, SolverMethod) else None
             size = getattr(source, "size", None) or getattr(source, "limit", None) or 1
-            seconds = limit if limit is not None else DEFAULT_TIME_LIMIT
+            seconds = limit if limit is not None else _HEURISTIC_SECONDS
             minutes[_lane_key(method, source)] = seconds * size / 60
         if source is not None:
             pairs.setdefault(_lane_key(method, source), (method, source))
-    first = members[0][1]
-    return Lane(first.name, key, tuple(recipes.values()), tuple(pairs.values()),
+    _, first, source = members[0]
+    name = first.name
+    if not isinstance(first, TrainedMethod) and source is not None:
+        name = f"{first.name} on {source.name}"
+    return Lane(name, key, tuple(recipes.values()), tuple(pairs.values()),
                 sum(minutes.values()))  # fmt: skip
 
 
@@ -217,7 +219,7 @@ def run_lanes(
             report(f"{number}/{len(lanes)} {lane.name}")
             try:
                 pairs = [
-                    (make_runner(method, DEFAULT_TIME_LIMIT, pool, folder), sets[source])
+                    (runner_of(method, pool, folder), sets[source])
                     for method, source in lane.pairs
                 ]
                 for recipe in lane.recipes if not pairs else ():
@@ -265,23 +267,25 @@ def _lines(file: Path) -> list[BatchResult]:
     return [line for line in lines if isinstance(line, BatchResult)]
 
 
-def calibrate(lanes: Iterable[Lane], folder: Path, steps: int) -> dict[str, float]:
-    """Seconds of a training step of each recipe, from a short training of its own.
+def calibrate(lanes: Iterable[Lane], folder: Path, steps: int) -> Iterator[tuple[str, float]]:
+    """Seconds of processor time of a training step of each recipe, per thread.
+
+    Processor time is what a step takes on an idle machine, whatever else runs now.
 
     Args:
         lanes: The lanes.
-        folder: Folder of the short trainings.
-        steps: Their steps, in two epochs, of which the second counts.
+        folder: Folder of short trainings: one of so many steps, and one of twice as many.
+        steps: Their steps.
     """
-    seconds = {}
+    threads = int(os.environ.get("OMP_NUM_THREADS") or os.cpu_count() or 1)
     for lane in lanes:
         for recipe in lane.recipes:
-            short = dataclasses.replace(recipe, steps=steps, epochs=2)
-            record = read_training(train(short, folder))
-            first, last = record["curve"][0], record["curve"][-1]
-            batches = count_steps(compose(short)) / 2
-            seconds[lane.name] = (last["seconds"] - first["seconds"]) / batches
-    return seconds
+            seconds = []
+            for count in (steps, 2 * steps):
+                started = time.process_time()
+                train(dataclasses.replace(recipe, steps=count, epochs=1), folder)
+                seconds.append(time.process_time() - started)
+            yield lane.name, (seconds[1] - seconds[0]) / steps / threads
 
 
 # ---------------------------------------------------------------- merging

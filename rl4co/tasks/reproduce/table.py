@@ -50,6 +50,7 @@ class Family:
         compare: Axis whose options are trained with equal budgets.
         equal: What is equal: steps, samples or minutes.
         axes: Axis → option → settings.
+        options: Axis → its options in any profile.
         defaults: Settings of all cells.
         exceptions: Changes of cells, with `where` and `set` or `drop`.
         variables: Variables of the profile.
@@ -65,6 +66,7 @@ class Family:
     compare: str
     equal: str
     axes: Mapping[str, Mapping[str, Any]]
+    options: Mapping[str, Sequence[str]]
     defaults: Mapping[str, Any]
     exceptions: Sequence[Mapping[str, Any]]
     variables: Mapping[str, Any]
@@ -73,10 +75,10 @@ class Family:
 
     def axis_of(self, option: str) -> str:
         """The axis that has an option."""
-        for axis, options in self.axes.items():
+        for axis, options in self.options.items():
             if option in options:
                 return axis
-        names = [name for options in self.axes.values() for name in options]
+        names = [name for options in self.options.values() for name in options]
         raise UnknownNameError(f"option of the axes of {self.name}", option, names)
 
 
@@ -151,6 +153,16 @@ def load_family(
         raise UnknownNameError(f"profile of {path.name}", profile, profiles)
     changes = dict(profiles[profile] or {})
     axes = {str(axis): options for axis, options in (content.get("axes") or {}).items()}
+    options = {
+        axis: [
+            *dict.fromkeys(
+                name
+                for changed in [None, *((each or {}).get(axis) for each in profiles.values())]
+                for name in _axis(axis, axes[axis], changed)
+            )
+        ]
+        for axis in axes
+    }
     for axis in [*axes]:
         axes[axis] = _axis(axis, axes[axis], changes.pop(axis, None))
     return Family(
@@ -162,6 +174,7 @@ def load_family(
         compare=content.get("compare", "method"),
         equal=content.get("equal", "steps"),
         axes=axes,
+        options=options,
         defaults=_merged(content.get("defaults") or {}, changes.pop("defaults", None)),
         exceptions=[*(content.get("exceptions") or ()), *changes.pop("exceptions", ())],
         variables={"data": "data", **changes, **(variables or {})},
@@ -268,10 +281,11 @@ def _cell(
     minutes = None
     try:
         if (instances := values.get("instances")) is not None:
-            named = {"name": name, **instances} if isinstance(instances, Mapping) else instances
-            source = parse_source(named)
+            source = parse_source(instances)
         if (entry := values.get("reference")) is not None:
             reference = parse_method(entry)
+        if values.get("solver") is not None and "experiment" in values.get("recipe", {}):
+            raise ConfigError("expected `solver` or a `recipe` with an experiment, got both")
         if (solver := values.get("solver")) is not None:
             named = {"name": name, **solver} if isinstance(solver, Mapping) else solver
             return Cell(axes, source, (dataclasses.replace(parse_method(named), name=name),),
@@ -337,7 +351,7 @@ def _steps(
     }
     fixed = family.variables.get("steps")
     if fixed is not None and budget is None:
-        return dict.fromkeys(open_cells, int(fixed))
+        return {axes: int(fixed * each.get("factor", 1)) for axes, each in open_cells.items()}
     minutes = family.variables.get("budget") if budget is None else budget
     if minutes is None:
         return {}
@@ -354,7 +368,8 @@ def _steps(
     steps = {}
     for members in groups.values():
         rates = {axes: 60 * minutes / open_cells[axes]["cost"] for axes in members}
-        steps |= _shared(rates, open_cells, equal)
+        shared = _shared(rates, open_cells, equal)
+        steps |= {axes: n * open_cells[axes].get("factor", 1) for axes, n in shared.items()}
         slowest = min(members, key=lambda axes: rates[axes])
         if rates[slowest] < LEAST_STEPS:
             least = LEAST_STEPS * open_cells[slowest]["cost"] / 60
@@ -398,4 +413,4 @@ def _shared(
 def two_digits(number: float) -> int:
     """A number rounded to two digits, so that similar budgets share trainings; at least 1."""
     digits = max(0, len(str(int(number))) - 2)
-    return max(1, int(round(number / 10**digits)) * 10**digits)
+    return max(1, round(number / 10**digits) * 10**digits)
