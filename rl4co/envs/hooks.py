@@ -7,6 +7,8 @@ All are pure functions on a mapping of tensors (`State`), work for any number of
 
 from __future__ import annotations
 
+import importlib.util
+
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -136,7 +138,16 @@ class ProblemHooks:
         return None
 
     def _render(self, state: State, actions: Tensor | None, **options: Any) -> Any:
-        """Figure of a single instance (no batch axis)."""
+        """Figure of a single instance (no batch axis).
+
+        By default that of the function `render` in the file `render.py` beside the `env.py` of the
+        class, or of the first base class with such a file.
+        """
+        modules = (cls.__module__ for cls in type(self).__mro__)
+        files = (f"{name.removesuffix('env')}render" for name in modules if name.endswith(".env"))
+        for file in files:
+            if importlib.util.find_spec(file) is not None:
+                return importlib.import_module(file).render(state, actions, **options)
         raise UnsupportedError(f"{self.name} cannot be rendered")
 
 

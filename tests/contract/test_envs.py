@@ -218,11 +218,10 @@ BUILT_IN = [name for name in NAMES if ENVS.source(name) is not None]
 
 @pytest.mark.parametrize("name", BUILT_IN)
 def test_folder_has_the_same_files(name: str):
-    """Dynamics, instances, facts and, if there is one, the rendering each have their file."""
+    """Dynamics and facts each have their file."""
     folder = Path(importlib.import_module(ENVS.location(name)).__file__).parent
     assert folder.name == name
-    draws = ENVS[name]._render is not RL4COEnvBase._render
-    for file in ("env.py", "generator.py", "cases.py", *(["render.py"] if draws else [])):
+    for file in ("env.py", "cases.py"):
         assert (folder / file).is_file(), file
 
 

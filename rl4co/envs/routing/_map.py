@@ -38,6 +38,9 @@ if TYPE_CHECKING:
 class MapOptions(TypedDict, total=False):
     """Options of every `render` function of a routing problem.
 
+    Each draws a single instance (a state without batch axis), with the solution `actions [T]` or
+    alone (None), on `ax` or in a new figure, which it returns.
+
     Attributes:
         title: Replaces the title, which describes the instance and the solution.
         numbers: Write node indices; None means up to 30 customers.

@@ -23,16 +23,5 @@ def render(
     chip: Chip,
     **options: Any,
 ) -> Figure:
-    """Draws the port red, decaps blue with their order, keep-outs dark; and the impedance curve.
-
-    Args:
-        state: Single instance: a state without batch axis.
-        actions: Solution `[T]`, or None for the instance alone.
-        ax: Axes for the board alone; a new figure with board and curve if None.
-        chip: The chip of the environment.
-        options: See :func:`rl4co.envs.eda._figure.draw_placement`.
-
-    Returns:
-        The figure.
-    """
+    """Draws the port red, decaps blue with their order, keep-outs dark; and the impedance curve."""
     return draw_placement(state, actions, chip, objective="minmax", ax=ax, **options)

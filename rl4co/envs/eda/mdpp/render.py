@@ -24,17 +24,5 @@ def render(
     reward_type: str = "minmax",
     **options: Any,
 ) -> Figure:
-    """Draws ports red, decaps blue with their order, keep-outs dark; and a curve for each port.
-
-    Args:
-        state: Single instance: a state without batch axis.
-        actions: Solution `[T]`, or None for the instance alone.
-        ax: Axes for the board alone; a new figure with board and curves if None.
-        chip: The chip of the environment.
-        reward_type: "minmax" or "meansum", for the score in the title.
-        options: See :func:`rl4co.envs.eda._figure.draw_placement`.
-
-    Returns:
-        The figure.
-    """
+    """Draws ports red, decaps blue with their order, keep-outs dark; and a curve for each port."""
     return draw_placement(state, actions, chip, objective=reward_type, ax=ax, **options)

@@ -115,11 +115,6 @@ class FLPEnv(SelectionEnv):
         )
         return torch.from_numpy(improved).view_as(counted).to(actions.device)
 
-    def _render(self, state: State, actions: Tensor | None, **options: Any) -> Any:
-        from rl4co.envs.graph.flp.render import render
-
-        return render(state, actions, **options)
-
 
 #: Keys with the costs of serving customers, the first that an instance has counts.
 MATRICES = ("cost_matrix", "orig_distances")

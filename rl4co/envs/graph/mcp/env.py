@@ -116,11 +116,6 @@ class MCPEnv(SelectionEnv):
         )
         return torch.from_numpy(improved).view_as(counted).to(actions.device)
 
-    def _render(self, state: State, actions: Tensor | None, **options: Any) -> Any:
-        from rl4co.envs.graph.mcp.render import render
-
-        return render(state, actions, **options)
-
 
 def _without(weights: Tensor, items: Tensor) -> Tensor:
     """Weights with 0 for some items: `[*B, M], [*B, K]` → `[*B, M]`; items count from 1."""

@@ -50,16 +50,6 @@ def render(
     so that what a set adds is a block of the staircase. What it has in common with the sets above
     it is paler. Without actions, or for fewer than 40 sets, all sets are there; otherwise the
     chosen ones alone.
-
-    Args:
-        state: Single instance: a state without batch axis.
-        actions: Chosen sets `[T]`, or None for the instance alone.
-        ax: Axes to draw on; a new figure if None.
-        title: Replaces the title, which gives the number of sets and the covered weight.
-        numbers: Write the numbers of the sets; None means up to 40 rows.
-
-    Returns:
-        The figure.
     """
     weights = state["orig_weights"].detach().cpu().double().numpy()  # [M]
     incidence = _incidence(state["orig_membership"], len(weights))  # [N, M]

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from torch import Tensor
-
 from rl4co.core.registry import ENVS
 from rl4co.envs.base import State
 from rl4co.envs.routing.atsp.generator import ATSPGenerator
@@ -50,8 +46,3 @@ class ATSPEnv(TSPEnv):
 
     def _init_state(self, instance: State) -> State:
         return {**super()._init_state(instance), "cost_matrix": instance["cost_matrix"]}
-
-    def _render(self, state: State, actions: Tensor | None, **options: Any) -> Any:
-        from rl4co.envs.routing.atsp.render import render
-
-        return render(state, actions, **options)

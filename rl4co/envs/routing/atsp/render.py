@@ -29,16 +29,6 @@ def render(
     Rows and columns of the matrix are in the order of the tour, so its legs are the cells right of
     the diagonal and the one in the lower left corner: they are framed. On given axes there is the
     tour alone.
-
-    Args:
-        state: Single instance: `cost_matrix [N, N]`, laid out by multidimensional scaling unless
-            there are coordinates `locs [N, 2]`.
-        actions: Visited nodes `[T]`, or None for the instance alone.
-        ax: Axes for the tour; a new figure with both plots if None.
-        options: See :class:`~rl4co.envs.routing._map.MapOptions`.
-
-    Returns:
-        The figure.
     """
     figure = render_tour(state, actions, ax, **options)
     if ax is not None:

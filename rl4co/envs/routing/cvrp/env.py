@@ -210,8 +210,3 @@ class CVRPEnv(RL4COEnvBase):
             draws.double().numpy(),
         )
         return torch.from_numpy(routes)
-
-    def _render(self, state: State, actions: Tensor | None, **options: Any) -> Any:
-        from rl4co.envs.routing.cvrp.render import render
-
-        return render(state, actions, **options)

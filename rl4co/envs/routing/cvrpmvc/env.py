@@ -145,11 +145,6 @@ class CVRPMVCEnv(CVRPEnv):
         )
         return torch.from_numpy(routes)
 
-    def _render(self, state: State, actions: Tensor | None, **options: Any) -> Any:
-        from rl4co.envs.routing.cvrpmvc.render import render
-
-        return render(state, actions, **options)
-
 
 def _previous(values: Tensor) -> Tensor:
     """The value of the step before, 0 at the first: `[*B, T]` → `[*B, T]`."""

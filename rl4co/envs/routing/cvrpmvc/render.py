@@ -22,17 +22,7 @@ def render(
     ax: Axes | None = None,
     **options: Unpack[MapOptions],
 ) -> Figure:
-    """Draws the depot, customers that grow with their demand, and coloured routes.
-
-    Args:
-        state: Single instance, see the CVRP, with `max_vehicle [1]`.
-        actions: Visited nodes `[T]`, 0 is the depot; None for the instance alone.
-        ax: Axes to draw on; a new figure if None.
-        options: See :class:`~rl4co.envs.routing._map.MapOptions`.
-
-    Returns:
-        The figure.
-    """
+    """Draws the depot, customers that grow with their demand, and coloured routes."""
     if options.get("title") is None:
         options["title"] = _heading(state, actions)
     return render_cvrp(state, actions, ax, **options)

@@ -154,8 +154,3 @@ class CVRPTWEnv(CVRPEnv):
 
     def _local_search(self, state: State, actions: Tensor, **options: Any) -> Tensor:
         raise UnsupportedError(f"{self.name} has no local search: the CVRP's ignores time windows")
-
-    def _render(self, state: State, actions: Tensor | None, **options: Any) -> Any:
-        from rl4co.envs.routing.cvrptw.render import render
-
-        return render(state, actions, **options)

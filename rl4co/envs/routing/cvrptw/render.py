@@ -39,21 +39,11 @@ def render(
     timetable: bool = True,
     **options: Unpack[MapOptions],
 ) -> Figure:
-    """Draws the map of the CVRP and, in a new figure, the timetable.
+    """Draws the map of the CVRP and, in a new figure, the `timetable`.
 
     The timetable has one row per customer, in the order of the visits (by time window if there are
     none): the window as a pale bar, the service as a dark one, and the way of the vehicle through
     the rows as a line that is dotted while it waits.
-
-    Args:
-        state: Single instance with `durations [N]`, `time_windows [N, 2]` and what the map needs.
-        actions: Visited nodes `[T]`, 0 is the depot; None for the instance alone.
-        ax: Axes to draw the map on, without a timetable; a new figure if None.
-        timetable: Whether a new figure has the timetable.
-        options: See :class:`~rl4co.envs.routing._map.MapOptions`.
-
-    Returns:
-        The figure.
     """
     figure = render_map(state, actions, ax, **options)
     if ax is None and timetable:

@@ -29,17 +29,7 @@ def render(
 ) -> Figure:
     """Draws depots, pickups, deliveries and, if given, one coloured route for each vehicle.
 
-    Args:
-        state: Single instance: `locs [N, 2]` (depots, pickups, deliveries), or `cost_matrix [N, N]`
-            alone, which is laid out by multidimensional scaling; `capacity [k]`.
-        actions: Visited nodes `[T]`, those below k are depots; None for the instance alone.
-        ax: Axes to draw on; a new figure if None.
-        cost: Cost to write into the title.
-        closed: Draw the ways back to the depots, faintly.
-        options: See :class:`~rl4co.envs.routing._map.MapOptions`.
-
-    Returns:
-        The figure.
+    `cost` is for the title; `closed` adds the ways back to the depots, faintly.
     """
     num_depots = state["capacity"].shape[-1]
     routes = [] if actions is None else _split_routes(as_path(actions), num_depots)

@@ -160,11 +160,6 @@ class MTSPEnv(RL4COEnvBase):
     def _start_actions(self, state: State, num_starts: int) -> Tensor:
         return first_customers(state["visited"], num_starts)
 
-    def _render(self, state: State, actions: Tensor | None, **options: Any) -> Any:
-        from rl4co.envs.routing.mtsp.render import render
-
-        return render(state, actions, **options)
-
 
 def _depot_distance(instance: State) -> Tensor:
     """Cost from each node to the depot `[*B, N]`; staying there is free."""

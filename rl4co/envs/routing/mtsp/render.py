@@ -23,18 +23,7 @@ def render(
     ax: Axes | None = None,
     **options: Unpack[MapOptions],
 ) -> Figure:
-    """Draws the depot, the customers and one closed tour per agent, the longest one bold.
-
-    Args:
-        state: Single instance: `locs [N, 2]` with the depot first, or `cost_matrix [N, N]` alone,
-            which is laid out by multidimensional scaling; `num_agents []`.
-        actions: Visited nodes `[T]`, 0 is the depot; None for the instance alone.
-        ax: Axes to draw on; a new figure if None.
-        options: See :class:`~rl4co.envs.routing._map.MapOptions`.
-
-    Returns:
-        The figure.
-    """
+    """Draws the depot, the customers and one closed tour per agent, the longest one bold."""
     routes = [] if actions is None else split_routes(as_path(actions))
     chart = RouteMap(state, ax, num_routes=len(routes), **options)
     walks = [np.concatenate([[0], route, [0]]) for route in routes]

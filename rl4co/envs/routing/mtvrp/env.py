@@ -244,8 +244,3 @@ class MTVRPEnv(RL4COEnvBase):
     def print_presets() -> None:
         """Prints the presets of the generator with the probabilities of their features."""
         MTVRPGenerator.print_presets()
-
-    def _render(self, state: State, actions: Tensor | None, **options: Any) -> Any:
-        from rl4co.envs.routing.mtvrp.render import render
-
-        return render(state, actions, **options)

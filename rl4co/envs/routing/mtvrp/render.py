@@ -43,16 +43,6 @@ def render(
     Marks grow with the demands. The legs from and to the depot are faint; open routes have none
     back. A clock face around each numbered customer shows its time window: the whole circle, from
     the top clockwise, is the time until the depot closes.
-
-    Args:
-        state: Single state: `locs [N, 2]` with the depot first, or `cost_matrix [N, N]` alone,
-            which is laid out by multidimensional scaling, and the other keys of an instance.
-        actions: Visited nodes `[T]`, 0 is the depot; None for the instance alone.
-        ax: Axes to draw on; a new figure if None.
-        options: See :class:`~rl4co.envs.routing._map.MapOptions`.
-
-    Returns:
-        The figure.
     """
     linehaul, backhaul = (_numpy(state[f"demand_{kind}"]) for kind in ("linehaul", "backhaul"))
     is_open = bool(state["open_route"])

@@ -181,11 +181,6 @@ class OPEnv(RL4COEnvBase):
     def _start_actions(self, state: State, num_starts: int) -> Tensor:
         return allowed_starts(state["action_mask"], num_starts)
 
-    def _render(self, state: State, actions: Tensor | None, **options: Any) -> Any:
-        from rl4co.envs.routing.op.render import render
-
-        return render(state, actions, **options)
-
 
 def _lengths_from(state: Mapping[str, Tensor], origin: Tensor) -> Tensor:
     """Length of the legs from the nodes `origin [*B]` to all nodes: `[*B, N]`."""

@@ -37,16 +37,6 @@ def render(
     """Draws the depot, customers that grow with their prize, and the tour.
 
     Customers that the tour leaves out are grey.
-
-    Args:
-        state: Single instance: `locs [N, 2]` with the depot first, or `cost_matrix [N, N]` alone,
-            which is laid out by multidimensional scaling; `prize [N]`, `max_length [1]`.
-        actions: Visited nodes `[T]`, 0 is the depot; None for the instance alone.
-        ax: Axes to draw on; a new figure if None.
-        options: See :class:`~rl4co.envs.routing._map.MapOptions`.
-
-    Returns:
-        The figure.
     """
     prize = state["prize"].detach().cpu().double().numpy()  # [N]
     limit = float(state["max_length"].reshape(-1)[0])

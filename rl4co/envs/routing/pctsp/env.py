@@ -171,11 +171,6 @@ class PCTSPEnv(RL4COEnvBase):
     def _start_actions(self, state: State, num_starts: int) -> Tensor:
         return first_customers(state["penalty"], num_starts)
 
-    def _render(self, state: State, actions: Tensor | None, **options: Any) -> Any:
-        from rl4co.envs.routing.pctsp.render import render
-
-        return render(state, actions, **options)
-
 
 def prize_required(instance: State) -> Tensor:
     """Prize that a tour must collect, 1 unless given: `[*B]`."""

@@ -34,17 +34,6 @@ def render(
     """Draws the depot, customers that grow with their expected prize, and the tour.
 
     Customers that the tour leaves out are grey, the redder the larger their penalty.
-
-    Args:
-        state: Single instance: `locs [N, 2]` with the depot first, or `cost_matrix [N, N]` alone,
-            which is laid out by multidimensional scaling; `expected_prize [N]`, `real_prize [N]`,
-            `penalty [N]`, `prize_required [1]`.
-        actions: Visited nodes `[T]`, 0 is the depot; None for the instance alone.
-        ax: Axes to draw on; a new figure if None.
-        options: See :class:`~rl4co.envs.routing._map.MapOptions`.
-
-    Returns:
-        The figure.
     """
     expected, real, penalty = (
         state[key].detach().cpu().double().numpy()

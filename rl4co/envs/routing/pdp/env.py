@@ -149,8 +149,3 @@ class PDPEnv(RL4COEnvBase):
 
     def _start_actions(self, state: State, num_starts: int) -> Tensor:
         return first_customers(state["available"], num_starts)
-
-    def _render(self, state: State, actions: Tensor | None, **options: Any) -> Any:
-        from rl4co.envs.routing.pdp.render import render
-
-        return render(state, actions, **options)

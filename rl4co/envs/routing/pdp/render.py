@@ -42,17 +42,6 @@ def render(
 
     A faint line joins each pickup to its delivery. A complete tour returns to the depot, a partial
     one is drawn as a path.
-
-    Args:
-        state: Single instance: `locs [N, 2]` (depot, pickups, deliveries), or `cost_matrix [N, N]`
-            alone, which is laid out by multidimensional scaling.
-        actions: Visited nodes `[T]`, with the depot (0) in front or without; None for the instance
-            alone.
-        ax: Axes to draw on; a new figure if None.
-        options: See :class:`~rl4co.envs.routing._map.MapOptions`.
-
-    Returns:
-        The figure.
     """
     chart = RouteMap(state, ax, **options)
     customers, size = chart.points[1:], chart.num_customers

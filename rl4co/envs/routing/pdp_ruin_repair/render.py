@@ -23,17 +23,7 @@ def render(
     ax: Axes | None = None,
     **options: Unpack[MapOptions],
 ) -> Figure:
-    """Draws the current tour, or a move: edges that stay, are removed, and are added.
-
-    Args:
-        state: Single instance: `locs [N, 2]` (depot, pickups, deliveries) and `visited_time [N]`.
-        after: Positions after the move `[N]`; None for the current tour alone.
-        ax: Axes to draw on; a new figure if None.
-        options: See :class:`~rl4co.envs.routing._map.MapOptions`.
-
-    Returns:
-        The figure.
-    """
+    """Draws the current tour, or a move: edges that stay, are removed, and are added."""
     chart = RouteMap(state, ax, **options)
     customers, size = chart.points[1:], chart.num_customers
     draw_orders(chart.ax, customers)

@@ -118,8 +118,3 @@ class SDVRPEnv(CVRPEnv):
 
     def _local_search(self, state: State, actions: Tensor, **options: Any) -> Tensor:
         raise UnsupportedError(f"{self.name} has no local search")
-
-    def _render(self, state: State, actions: Tensor | None, **options: Any) -> Any:
-        from rl4co.envs.routing.sdvrp.render import render
-
-        return render(state, actions, **options)

@@ -27,17 +27,6 @@ def render(
 
     A customer of several routes is a pie chart of their deliveries. The legs from and to the
     depot are faint, so that the routes stand out.
-
-    Args:
-        state: Single instance: `locs [N, 2]` with the depot first, or `cost_matrix [N, N]` alone,
-            which is laid out by multidimensional scaling; `demand [N]`, `capacity [1]` and
-            `vehicle_capacity [1]`.
-        actions: Visited nodes `[T]`, 0 is the depot; None for the instance alone.
-        ax: Axes to draw on; a new figure if None.
-        options: See :class:`~rl4co.envs.routing._map.MapOptions`.
-
-    Returns:
-        The figure.
     """
     demand = state["demand"].detach().cpu().double().numpy()  # [N]
     unit, total = (float(state[key].reshape(-1)[0]) for key in ("vehicle_capacity", "capacity"))

@@ -102,8 +102,3 @@ class SHPPEnv(TSPEnv):
         closed = distances.clone()
         closed[..., -1, 0] = bonus
         return super()._local_search({**state, "cost_matrix": closed}, actions, **options)
-
-    def _render(self, state: State, actions: Tensor | None, **options: Any) -> Any:
-        from rl4co.envs.routing.shpp.render import render
-
-        return render(state, actions, **options)

@@ -38,18 +38,7 @@ def render(
     ax: Axes | None = None,
     **options: Unpack[MapOptions],
 ) -> Figure:
-    """Draws the nodes with both ends marked and, if given, the open path.
-
-    Args:
-        state: Single instance: `locs [N, 2]`, or `cost_matrix [N, N]` alone, which is laid out by
-            multidimensional scaling.
-        actions: Visited nodes `[T]`, or None for the instance alone.
-        ax: Axes to draw on; a new figure if None.
-        options: See :class:`~rl4co.envs.routing._map.MapOptions`.
-
-    Returns:
-        The figure.
-    """
+    """Draws the nodes with both ends marked and, if given, the open path."""
     chart = RouteMap(state, ax, num_depots=0, **options)
     size = chart.num_customers
     heading = count_of(size, "node")

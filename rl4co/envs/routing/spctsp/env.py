@@ -12,7 +12,7 @@ from rl4co.envs.routing.pctsp.env import (
     PCTSPEnv,
     prize_required,
 )
-from rl4co.envs.routing.spctsp.generator import PCTSPGenerator
+from rl4co.envs.routing.pctsp.generator import PCTSPGenerator
 
 #: The rule that replaces it: a real prize is between 0 and twice the expected one.
 POSSIBLE_PRIZE = (

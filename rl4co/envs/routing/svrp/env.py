@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 
 from torch import Tensor
@@ -153,8 +151,3 @@ class SVRPEnv(RL4COEnvBase):
 
     def _start_actions(self, state: State, num_starts: int) -> Tensor:
         return allowed_starts(state["action_mask"], num_starts, depot=True)
-
-    def _render(self, state: State, actions: Tensor | None, **options: Any) -> Any:
-        from rl4co.envs.routing.svrp.render import render
-
-        return render(state, actions, **options)

@@ -23,19 +23,7 @@ def render(
     ax: Axes | None = None,
     **options: Unpack[MapOptions],
 ) -> Figure:
-    """Draws the depot, customers that grow with the skill they need, and coloured routes.
-
-    Args:
-        state: Single instance: `locs [N, 2]` with the depot first, or `cost_matrix [N, N]` alone,
-            which is laid out by multidimensional scaling; `skills [N]`, `techs [t]` and
-            `tech_costs [t]`.
-        actions: Visited nodes `[T]`, 0 is the depot; None for the instance alone.
-        ax: Axes to draw on; a new figure if None.
-        options: See :class:`~rl4co.envs.routing._map.MapOptions`.
-
-    Returns:
-        The figure.
-    """
+    """Draws the depot, customers that grow with the skill they need, and coloured routes."""
     num_techs = len(state["techs"])
     routes = {} if actions is None else _routes_by_technician(as_path(actions))
     chart = RouteMap(state, ax, num_routes=len(routes), **options)

@@ -123,8 +123,3 @@ class TSPEnv(RL4COEnvBase):
             rule == "nearest",
         )
         return torch.from_numpy(tours)
-
-    def _render(self, state: State, actions: Tensor | None, **options: Any) -> Any:
-        from rl4co.envs.routing.tsp.render import render
-
-        return render(state, actions, **options)

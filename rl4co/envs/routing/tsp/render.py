@@ -36,16 +36,6 @@ def render(
     """Draws the nodes and, if given, the tour; its first node has the accent colour.
 
     A complete tour is closed, a partial one is drawn as a path.
-
-    Args:
-        state: Single instance: `locs [N, 2]`, or `cost_matrix [N, N]` alone, which is laid out by
-            multidimensional scaling.
-        actions: Visited nodes `[T]`, or None for the instance alone.
-        ax: Axes to draw on; a new figure if None.
-        options: See :class:`~rl4co.envs.routing._map.MapOptions`.
-
-    Returns:
-        The figure.
     """
     chart = RouteMap(state, ax, num_depots=0, **options)
     size, order = chart.num_customers, np.arange(chart.num_customers)

@@ -22,17 +22,7 @@ def render(
     ax: Axes | None = None,
     **options: Unpack[MapOptions],
 ) -> Figure:
-    """Draws the current tour, or a move: edges that stay, are removed, and are added.
-
-    Args:
-        state: Single instance: `locs [N, 2]` and `visited_time [N]`.
-        after: Positions after the move `[N]`; None for the current tour alone.
-        ax: Axes to draw on; a new figure if None.
-        options: See :class:`~rl4co.envs.routing._map.MapOptions`.
-
-    Returns:
-        The figure.
-    """
+    """Draws the current tour, or a move: edges that stay, are removed, and are added."""
     chart = RouteMap(state, ax, num_depots=0, **options)
     cost = draw_tours(chart, state, after)
     chart.draw_customers()

@@ -363,8 +363,3 @@ class FFSPEnv(RL4COEnvBase):
         check_schedule(td["run_time"], start_times, machines, td["schedule"].shape[-2])
         early = left_shift(td["run_time"], start_times, machines)
         return follow_schedule(self, fresh(dict(td.items())), early, machines)
-
-    def _render(self, state: State, actions: Tensor | None, **options: Any) -> Any:
-        from rl4co.envs.scheduling.ffsp.render import render
-
-        return render(state, actions, **options)

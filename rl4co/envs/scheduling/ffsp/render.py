@@ -26,17 +26,6 @@ def render(
     """Draws the schedule, machines as rows and stages apart; without one, the jobs as rows.
 
     Without actions each bar is as long as the mean processing time of the job in a stage.
-
-    Args:
-        state: Single instance: a state without batch axis.
-        actions: Solution `[T]`, or None for the instance alone.
-        ax: Axes to draw on; a new figure if None.
-        title: Replaces the title, which gives the numbers of jobs, stages and machines and the
-            makespan.
-        options: See :func:`rl4co.envs.scheduling._gantt.draw_gantt` (`labels`, `legend`).
-
-    Returns:
-        The figure.
     """
     num_jobs, num_machines = state["run_time"].shape
     num_stages = state["schedule"].shape[-2]

@@ -28,17 +28,6 @@ def render(
 
     Operations are labelled with job and place in the job where there is room. Without a schedule,
     each is as long as its mean processing time, and is labelled with its eligible machines.
-
-    Args:
-        state: Single instance: a state without batch axis.
-        schedule: Start, end and machine of each operation `[O]`; operations that are not scheduled
-            are left out.
-        ax: Axes to draw on; a new figure if None.
-        title: Replaces the title, which gives the numbers of jobs and machines and the makespan.
-        options: See :func:`rl4co.envs.scheduling._gantt.draw_gantt` (`labels`, `legend`).
-
-    Returns:
-        The figure.
     """
     pad = state["pad_mask"].tolist()  # [O]
     num_jobs = sum(not pad[op] for op in state["start_op_per_job"].tolist())

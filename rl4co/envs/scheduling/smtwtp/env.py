@@ -163,8 +163,3 @@ class SMTWTPEnv(RL4COEnvBase):
 
             return read_weighted_tardiness(fpath)
         return super().load_data(fpath)
-
-    def _render(self, state: State, actions: Tensor | None, **options: Any) -> Any:
-        from rl4co.envs.scheduling.smtwtp.render import render
-
-        return render(state, actions, **options)

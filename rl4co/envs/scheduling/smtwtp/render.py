@@ -29,16 +29,6 @@ def render(
 
     Late jobs have the accent colour, and a line from the due time to their end. Without actions,
     all jobs begin at time 0.
-
-    Args:
-        state: Single instance: a state without batch axis.
-        actions: Solution `[T]`, or None for the instance alone.
-        ax: Axes to draw on; a new figure if None.
-        title: Replaces the title, which gives the number of jobs and the weighted tardiness.
-        options: See :func:`rl4co.envs.scheduling._gantt.draw_gantt`.
-
-    Returns:
-        The figure.
     """
     due, weight, process = (
         state[key].tolist() for key in ("job_due_time", "job_weight", "job_process_time")
