@@ -134,8 +134,8 @@ def _read_median(source: Source, fields: dict[str, Any]) -> BenchmarkMedian:
         raise source.fault(
             f"a whole number from 1 to {size}", repr(count)[:60], CORRECT, section="facilities"
         )
-    matrix, places = arrays.get("cost_matrix"), arrays.get("coordinates")
-    costs = matrix if places is None else EdgeCosts.of_points(places).all_pairs()
+    places = arrays.get("coordinates")
+    costs = arrays["cost_matrix"] if places is None else EdgeCosts.of_points(places).all_pairs()
     if (costs < 0).any():
         raise source.fault("costs that are not negative", f"{costs.min():g}", CORRECT)
     best = fields.get("best_known")
