@@ -11,10 +11,7 @@ import torch
 from tensordict import TensorDict
 from torch.distributions import Beta
 
-from rl4co.core.errors import ConfigError, InvalidInstanceError, UnknownNameError
-from rl4co.core.rng import derive_generator
-from rl4co.envs import ATSPEnv, ATSPGenerator, TSPEnv
-from rl4co.envs.contract.evidence import record_episode
+from rl4co.envs import ATSPEnv, ATSPGenerator
 from rl4co.envs.routing.atsp.generator import cheapest_paths
 from rl4co.envs.testing import enumerate_solutions
 from rl4co.models.embeddings import EmbeddingConfig, make_embeddings
@@ -104,34 +101,6 @@ def test_range_and_distributions():
     assert float(own.mean()) == pytest.approx(0.75, abs=0.02)
 
 
-def test_seeds_and_batches():
-    """A function of the seed alone, for any batch axes."""
-    generator = ATSPGenerator(num_loc=7)
-    state = torch.get_rng_state()
-    first, second = (generator([2, 3], seeded(4))["cost_matrix"] for _ in range(2))
-    assert torch.equal(first, second)
-    assert first.shape == (2, 3, 7, 7)
-    assert torch.equal(torch.get_rng_state(), state)
-    assert not torch.equal(first, generator([2, 3], seeded(5))["cost_matrix"])
-    assert generator([])["cost_matrix"].shape == (7, 7)
-    assert ATSPGenerator(num_loc=1)(2)["cost_matrix"].tolist() == [[[0.0]], [[0.0]]]
-
-
-@pytest.mark.parametrize(
-    ("params", "error"),
-    [
-        ({"num_loc": 0}, ConfigError),
-        ({"min_dist": -1.0}, ConfigError),
-        ({"min_dist": 1.0}, ConfigError),
-        ({"dist_distribution": "unifrom"}, UnknownNameError),
-        ({"loc_distribution": "uniform"}, ConfigError),
-    ],
-)
-def test_bad_parameters_are_rejected(params, error):
-    with pytest.raises(error):
-        ATSPGenerator(**params)
-
-
 # ---------------------------------------------------------------- oracles
 
 
@@ -150,39 +119,6 @@ def test_mask_allows_exactly_the_permutations(size: int):
     np.testing.assert_allclose(reward.numpy(), expected, rtol=1e-5, atol=1e-6)
 
 
-def test_random_rollouts_of_other_sizes_and_batches():
-    """An environment of ten nodes takes matrices of any size; rewards are NumPy's."""
-    env = ATSPEnv()
-    for batch, size in (((1,), 13), ((2, 3), 5), ((), 4)):
-        costs = matrices(int(np.prod(batch)), size).view(*batch, size, size)
-        episode = record_episode(env, as_instances(costs), derive_generator(size))
-        reward = env.get_reward(episode.initial, episode.actions)
-        flat = zip(
-            costs.view(-1, size, size).double().numpy(),
-            episode.actions.view(-1, size).tolist(),
-            reward.flatten().tolist(),
-            strict=True,
-        )
-        for matrix, tour, found in flat:
-            assert found == pytest.approx(-tour_cost(matrix, tour), rel=1e-5)
-
-
-def test_is_the_tsp_with_a_matrix():
-    """The same episode in both environments."""
-    instances = as_instances(matrices(4, 6))
-    episode = record_episode(ATSPEnv(), instances, derive_generator(0))
-    tsp = TSPEnv()
-    reward = tsp.get_reward(tsp.reset(instances), episode.actions)
-    assert torch.equal(reward, ATSPEnv().get_reward(episode.initial, episode.actions))
-
-
-def test_starts_are_all_nodes_of_the_instance():
-    env = ATSPEnv()
-    td = env.reset(as_instances(matrices(2, 4)))
-    assert env.get_num_starts(td) == 4
-    assert env.select_start_nodes(td, 3).tolist() == [0, 0, 1, 1, 2, 2]
-
-
 def test_local_search_respects_directions():
     """Never worse, often better, and judged by the asymmetric costs."""
     pytest.importorskip("numba")
@@ -195,15 +131,6 @@ def test_local_search_respects_directions():
     after = env.get_reward(td, improved)
     assert (after >= before - 1e-6).all()
     assert after.mean() > 0.7 * before.mean()
-
-
-def test_bad_matrices_are_named():
-    costs = matrices(3, 4)
-    costs[1, 2, 0] = float("nan")
-    with pytest.raises(InvalidInstanceError, match=r"cost_matrix is finite.*\(instances 1\)"):
-        ATSPEnv().reset(as_instances(costs))
-    with pytest.raises(InvalidInstanceError, match="missing: \\['cost_matrix'\\]"):
-        ATSPEnv().reset(TSPEnv().generate(2))
 
 
 # ---------------------------------------------------------------- plots

@@ -14,7 +14,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tensordict import TensorDict
 
-from rl4co.core.errors import InvalidActionError, InvalidInstanceError
 from rl4co.core.rng import derive_generator
 from rl4co.envs import CVRPEnv, CVRPGenerator
 from rl4co.envs.contract.evidence import record_episode
@@ -238,15 +237,6 @@ def test_instances_of_a_batch_may_have_different_vehicles():
     assert td["action_mask"].tolist() == [[True, *[False] * 4], [True, False, True, True, True]]
 
 
-def test_starts_are_all_customers_of_the_instance():
-    """The instance decides, not the generator, which here makes 20 customers; no depot."""
-    instance, *_ = random_instance(3, seed=0)
-    env = CVRPEnv()
-    td = env.reset(instance.expand(2))
-    assert env.get_num_starts(td) == 3
-    assert env.select_start_nodes(td, 3).tolist() == [1, 1, 2, 2, 3, 3]
-
-
 @pytest.mark.parametrize("num_loc", [1, 2, 3, 10])
 def test_step_bounds_are_reached(num_loc: int):
     """Full vehicles need the most steps, one vehicle for all the fewest."""
@@ -265,44 +255,6 @@ def test_step_bounds_are_reached(num_loc: int):
 
 
 # ---------------------------------------------------------------- bad input
-
-
-def test_masked_action_is_rejected_in_checked_mode():
-    """A customer that does not fit any more is rejected with its place in the batch."""
-    env = CVRPEnv(CVRPGenerator(num_loc=3), check_action=True)
-    td = env.generate(3)
-    td["demand"] = torch.tensor([[0.5, 0.5, 0.5], [0.5, 0.6, 0.5], [0.5, 0.4, 0.5]])
-    td = env.step(env.reset(td).set("action", torch.tensor([1, 1, 1])))["next"]
-    with pytest.raises(InvalidActionError, match="forbidden ones in instances 1 of cvrp"):
-        env.step(td.set("action", torch.tensor([2, 2, 2])))
-
-
-def test_raw_demands_are_rejected_with_a_remedy():
-    """Demands in original units without vehicle_capacity do not circle the depot for ever."""
-    env = CVRPEnv(CVRPGenerator(num_loc=5))
-    td = env.generate(4)
-    td["demand"][2] *= td["capacity"][2]
-    with pytest.raises(InvalidInstanceError, match=r"divide demand by capacity.*\(instances 2\)"):
-        env.reset(td)
-
-
-@pytest.mark.parametrize(
-    ("value", "message"),
-    [
-        (float("nan"), "demand is finite, got 1 of 3 that break it (instances 1)"),
-        (-0.1, "demand is not negative, got 1 of 3 that break it (instances 1)"),
-        (1.01, "that break it (instances 1)"),
-    ],
-)
-def test_bad_demands_are_named(value: float, message: str):
-    """The key, the rule and the instance."""
-    env = CVRPEnv(CVRPGenerator(num_loc=4))
-    td = env.generate(3)
-    td["demand"][1, 2] = value
-    with pytest.raises(InvalidInstanceError) as caught:
-        env.reset(td)
-    assert message in str(caught.value)
-    assert "cvrp" in str(caught.value)
 
 
 @pytest.mark.parametrize("capacity", [None, 40, torch.tensor([[40], [40]]), torch.tensor([40, 40])])

@@ -16,8 +16,6 @@ from hypothesis import strategies as st
 from tensordict import TensorDict
 
 from rl4co.core.errors import (
-    ConfigError,
-    InvalidInstanceError,
     InvalidSolutionError,
     UnsupportedError,
 )
@@ -374,31 +372,12 @@ def test_units_make_no_difference():
     assert (queries[0][..., 1] > 0).any()
 
 
-def test_starts_are_all_customers_and_fit():
-    """Each customer can be reached first, so all are starts."""
-    env = CVRPTWEnv(CVRPTWGenerator(num_loc=7))
-    td = env.reset(batch_size=3)
-    assert env.get_num_starts(td) == 7
-    starts = env.start_actions(dict(td.items()), 7)
-    assert starts.tolist() == [[1, 2, 3, 4, 5, 6, 7]] * 3
-    assert td["action_mask"].gather(-1, starts).all()
-
-
 def test_local_search_is_rejected():
     """That of the CVRP would break time windows."""
     env = CVRPTWEnv(CVRPTWGenerator(num_loc=4))
     td = env.reset(batch_size=2)
     with pytest.raises(UnsupportedError, match="time windows"):
         env.local_search(td, torch.tensor([[1, 0, 2, 0, 3, 0, 4]] * 2))
-
-
-def test_an_unreachable_customer_is_rejected_by_name():
-    """The rule and the instance, in place of a vehicle that circles the depot for ever."""
-    env = CVRPTWEnv(CVRPTWGenerator(num_loc=5))
-    td = env.generate(4)
-    td["time_windows"][2, 3] = torch.tensor([0.0, 0.5])
-    with pytest.raises(InvalidInstanceError, match=r"reached from the depot.*\(instances 2\)"):
-        env.reset(td)
 
 
 # ---------------------------------------------------------------- plots
@@ -490,21 +469,6 @@ def test_a_customer_at_the_depot_has_a_window():
     assert begin.min() == 0
     assert end.max() == 30
     CVRPTWEnv().check_instances(td)
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"max_time": 400.0}, r"max_time >= 426\.3.*got 400"),
-        ({"duration": 60.0}, r"max_time >= 486\.3"),
-        ({"duration": -1.0}, "duration >= 0, got -1"),
-        ({"capacity": 5.0}, "lower max_demand or raise capacity"),
-        ({"speed": 2.0}, "speed"),
-    ],
-)
-def test_bad_settings_are_rejected(settings: dict[str, float], message: str):
-    with pytest.raises(ConfigError, match=message):
-        CVRPTWGenerator(**settings)
 
 
 def test_time_windows_may_be_integers() -> None:

@@ -9,7 +9,7 @@ import torch
 from tensordict import TensorDict
 
 from rl4co import kernels
-from rl4co.core.errors import ConfigError, InvalidInstanceError, UnknownNameError
+from rl4co.core.errors import ConfigError, InvalidInstanceError
 from rl4co.data import save_tensordict_to_npz
 from rl4co.data.generate import generate_env_data
 from rl4co.envs import DPPEnv, DPPGenerator, MDPPEnv, MDPPGenerator, get_env
@@ -196,35 +196,7 @@ def test_custom_generators():
     assert rollout(env, env.reset(batch_size=3), random_policy)[2].shape == (3, 5)
 
 
-@pytest.mark.parametrize(
-    ("params", "message"),
-    [
-        ({"num_keepout_max": 85}, "expected 20 cells or more for the decaps, got 14"),
-        (
-            {"num_keepout_min": 5, "num_keepout_max": 3},
-            "num_keepout_min to be an integer from 0 to 3",
-        ),
-        ({"num_keepout_max": 2.5}, "num_keepout_max to be an integer"),
-        ({"min_decaps": 0}, "min_decaps to be an integer from 1 to 20"),
-        ({"max_decaps": 0}, "max_decaps to be an integer >= 1"),
-        ({"max_decaps": 2.5}, "max_decaps to be an integer >= 1"),
-        ({"grid_size": 2.5}, "rows to be an integer"),
-        ({"grid_size": [2, 3, 4]}, "expected rows and columns"),
-        ({"min_loc": 1.0}, "min_loc < max_loc"),
-    ],
-)
-def test_bad_settings_are_rejected(params, message):
-    with pytest.raises(ConfigError, match=message):
-        DPPGenerator(**params)
-
-
-def test_bad_settings_of_several_ports_are_rejected():
-    with pytest.raises(ConfigError, match="num_probes_min to be an integer from 1 to 5"):
-        MDPPGenerator(num_probes_min=6)
-    with pytest.raises(UnknownNameError, match="minmax"):
-        MDPPEnv(reward_type="min")
-    with pytest.raises(ConfigError, match="max_probes to be an integer >= 1"):
-        MDPPEnv(max_probes=0)
+def test_limits_of_an_environment_with_several_ports():
     with pytest.raises(ConfigError, match="max_decaps to be an integer >= 1"):
         MDPPEnv(MDPPGenerator(), max_decaps=0)
     many = MDPPGenerator(num_probes_min=7, num_probes_max=7)(2)

@@ -286,19 +286,6 @@ def test_waiting_without_reason_goes_round_in_circles():
     assert env.get_reward(td, actions).tolist() == [-7.0]
 
 
-def test_finished_instances_stand_still():
-    """Nothing in the state changes after the end, whatever the action."""
-    env = FFSPEnv(num_stage=2)
-    td = env.reset(as_instance([[3, 2], [1, 4]]).unsqueeze(0))
-    for action in (1, 0, 1, 0):
-        td = env.step(td.set("action", torch.tensor([action])))["next"]
-    assert td["done"].all() and td["action_mask"].tolist() == [[False, False, True]]
-    for action in (2, 0, 1):
-        later = env.step(td.set("action", torch.tensor([action])))["next"]
-        for key in set(td.keys()) - {"i", "action"}:
-            assert torch.equal(later[key], td[key]), key
-
-
 def test_state_follows_the_shop():
     """Two jobs through two machines: 3 and 2 for job 0, 1 and 4 for job 1."""
     env = FFSPEnv(num_stage=2)
@@ -459,23 +446,6 @@ def test_defaults_and_distribution_of_the_generator():
     counts = torch.bincount(times.flatten(), minlength=11)
     assert counts[:2].sum() == 0 and counts[10:].sum() == 0
     assert bool(((counts[2:10] / times.numel() - 1 / 8).abs() < 0.01).all())
-
-
-def test_seeds():
-    generator = FFSPGenerator(num_job=7)
-    draws = [generator(3, rng=torch.Generator().manual_seed(s))["run_time"] for s in (1, 1, 2)]
-    assert torch.equal(draws[0], draws[1]) and not torch.equal(draws[0], draws[2])
-
-
-@pytest.mark.parametrize(
-    "params",
-    [{"num_stage": 0}, {"num_machine": 1.5}, {"num_job": True}, {"min_time": 0},
-     {"min_time": 5, "max_time": 5}, {"max_time": 3.0}],
-    ids=str,
-)  # fmt: skip
-def test_bad_parameters(params):
-    with pytest.raises(ConfigError, match=next(iter(params))):
-        FFSPGenerator(**params)
 
 
 def test_stages_come_from_somewhere():

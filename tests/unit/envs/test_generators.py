@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import pickle
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,13 +11,13 @@ import torch
 from tensordict import TensorDict
 from torch.distributions import Normal, Uniform
 
-from rl4co.core.errors import ConfigError, UnknownArgumentError, UnknownNameError
+from rl4co import envs
+from rl4co.core.errors import ConfigError, UnknownNameError
 from rl4co.envs.generator import Generator, parse_batch_size, sample_locs_and_depot
 from rl4co.envs.routing.cvrp.generator import (
     CAPACITIES,
     CVRPGenerator,
     get_default_capacity,
-    get_vehicle_capacity,
 )
 from rl4co.envs.routing.tsp.generator import TSPGenerator
 
@@ -67,16 +67,8 @@ def test_seed_reproduces_and_global_state_is_untouched(generator_cls: type[Gener
     first, second, other = generator(4, seeded(1)), generator(4, seeded(1)), generator(4, seeded(2))
     assert torch.equal(torch.get_rng_state(), before)
     assert all(torch.equal(first[key], second[key]) for key in first.keys())
+    assert all(value.dtype == torch.float32 for value in first.values())
     assert not torch.equal(first["locs"], other["locs"])
-
-
-@pytest.mark.parametrize("generator_cls", GENERATORS)
-def test_instances_are_float32_without_nan(generator_cls: type[Generator]):
-    """One precision for all keys."""
-    instances = generator_cls()(3, seeded())
-    for key, value in instances.items():
-        assert value.dtype == torch.float32, key
-        assert value.isfinite().all(), key
 
 
 def test_seed_instead_of_generator_is_rejected():
@@ -107,14 +99,6 @@ def test_repr_shows_the_parameters():
         "loc_sampler=UniformSampler(low=0.0, high=2.0))"
     )
     assert "capacity=30.0" in repr(CVRPGenerator())
-
-
-@pytest.mark.parametrize("generator_cls", GENERATORS)
-def test_generators_can_be_pickled(generator_cls: type[Generator]):
-    """Worker processes may get them by pickle."""
-    generator = generator_cls(num_loc=5)
-    copy = pickle.loads(pickle.dumps(generator))
-    assert torch.equal(copy(2, seeded())["locs"], generator(2, seeded())["locs"])
 
 
 def test_depot_is_the_first_of_the_points_drawn_together():
@@ -161,25 +145,6 @@ def test_tsp_takes_a_ready_made_sampler():
     """It wins over the distribution and is not clipped to the square."""
     generator = TSPGenerator(num_loc=4, loc_sampler=Normal(100.0, 1.0), loc_distribution="corner")
     assert generator(10, seeded())["locs"].mean().item() == pytest.approx(100, abs=1)
-
-
-@pytest.mark.parametrize(
-    ("options", "error", "message"),
-    [
-        ({"num_loc": 0}, ConfigError, "num_loc"),
-        ({"num_loc": 2.5}, ConfigError, "num_loc"),
-        ({"num_loc": True}, ConfigError, "num_loc"),
-        ({"min_loc": 1.0, "max_loc": 1.0}, ConfigError, "min_loc < max_loc"),
-        ({"init_sol_type": "gredy"}, UnknownNameError, "did you mean 'greedy'"),
-        ({"loc_distribution": "clusters"}, UnknownNameError, "did you mean 'cluster'"),
-        ({"num_locs": 30}, UnknownArgumentError, "'num_locs'; did you mean 'num_loc'"),
-        ({"loc_mean": 0.5}, UnknownArgumentError, "loc_mean"),
-    ],
-)
-def test_bad_tsp_parameters_are_rejected(options, error, message):
-    """A misspelt argument is not swallowed, an impossible value is named."""
-    with pytest.raises(error, match=message):
-        TSPGenerator(**options)
 
 
 # ---------------------------------------------------------------- CVRP
@@ -253,39 +218,138 @@ def test_default_capacity(num_loc: int, expected: float):
     assert CVRPGenerator(num_loc).capacity == expected
 
 
-@pytest.mark.parametrize(
-    ("num_loc", "expected"),
-    [(1, 30), (20, 30), (21, 34), (100, 50), (1000, 230), (2000, 260), (5000, 350), (10_000, 500)],
-)
-def test_capacity_formula(num_loc: int, expected: float):
-    """The values that the papers give: 260 at 2000, 350 at 5000, 500 at 10 000 customers."""
-    assert get_vehicle_capacity(num_loc) == expected
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"num_loc": 0}, "num_loc"),
-        ({"min_demand": 10, "max_demand": 10}, "min_demand < max_demand"),
-        ({"min_demand": -1}, "min_demand"),
-        ({"min_demand": 1.5}, "min_demand"),
-        ({"capacity": 0}, "capacity > 0"),
-        ({"capacity": float("nan")}, "capacity > 0"),
-        ({"vehicle_capacity": -1.0}, "vehicle_capacity > 0"),
-        ({"capacity": 8}, "demands up to 9"),
-        ({"max_demand": 40}, "demands up to 39"),
-        ({"demand_distribution": 31}, "demands up to 31"),
-        ({"demand_distribution": -2}, "demands up to -2"),
-        ({"depot_mean": 0.5}, "depot_mean"),
-        ({"n_cluster": 3}, "n_cluster"),
-    ],
-)
-def test_bad_cvrp_parameters_are_rejected(options, message):
-    """Impossible values and options that no distribution takes are named."""
-    with pytest.raises((ConfigError, UnknownArgumentError), match=message):
-        CVRPGenerator(**options)
-
-
 def test_demand_equal_to_capacity_is_allowed():
     """Nine units in a vehicle of nine: feasible."""
     assert CVRPGenerator(20, capacity=9)(50, seeded())["demand"].max() == 1
+
+
+# ---------------------------------------------------------------- arguments of all problems
+
+
+#: Class → arguments without meaning. The error names the first of them.
+BAD_ARGUMENTS: dict[type, list[dict[str, Any]]] = {
+    TSPGenerator: [
+        {"num_loc": 0}, {"num_loc": 2.5}, {"num_loc": True}, {"min_loc": 1.0, "max_loc": 1.0},
+        {"num_locs": 30}, {"loc_mean": 0.5},
+    ],
+    envs.ATSPGenerator: [
+        {"num_loc": 0}, {"min_dist": -1.0}, {"min_dist": 1.0}, {"loc_distribution": "uniform"},
+    ],
+    CVRPGenerator: [
+        {"num_loc": 0}, {"min_demand": 10, "max_demand": 10}, {"min_demand": -1},
+        {"min_demand": 1.5}, {"capacity": 0}, {"capacity": float("nan")},
+        {"vehicle_capacity": -1.0}, {"capacity": 8}, {"max_demand": 40}, {"depot_mean": 0.5},
+        {"n_cluster": 3},
+    ],
+    envs.CVRPTWGenerator: [
+        {"max_time": 400.0}, {"duration": -1.0}, {"capacity": 5.0}, {"speed": 2.0},
+    ],
+    envs.MTVRPGenerator: [
+        {"backhaul_ratio": -0.1}, {"backhaul_class": 3}, {"speed": 0.0}, {"capacity": 8},
+        {"min_backhaul": 5, "max_backhaul": 5}, {"min_demand": 0.5}, {"num_loc": 0},
+    ],
+    envs.MTSPGenerator: [
+        {"num_loc": 1}, {"min_num_agents": 0}, {"min_num_agents": 6}, {"max_num_agents": 2.5},
+        {"min_loc": 1.0}, {"mean": 0.5},
+    ],
+    envs.OPGenerator: [{"max_length": -1.0}],
+    envs.PCTSPGenerator: [
+        {"prize_required": 4.5}, {"prize_required": -1.0}, {"penalty_factor": -1.0},
+    ],
+    envs.PDPGenerator: [{"num_loc": size} for size in (0, -2, 1, 7, 2.0, True)],
+    envs.MDCPDPGenerator: [
+        {"num_loc": 5}, {"num_loc": 0}, {"num_agents": 0}, {"num_agents": 2.0},
+        {"min_capacity": 0}, {"max_capacity": 2}, {"max_capacity": True},
+        {"max_lateness_weight": 1.5}, {"min_lateness_weight": -0.5},
+        {"min_lateness_weight": 0.5, "max_lateness_weight": 0.4}, {"min_loc": 1.0},
+        {"loc_rate": 1.0},
+    ],
+    envs.SVRPGenerator: [
+        {"tech_costs": []}, {"tech_costs": [1, -1]}, {"tech_costs": [0, 0]},
+        {"min_skill": 5.0, "max_skill": 5.0}, {"min_skill": -1.0}, {"num_loc": 0},
+        {"num_tech": 3},
+    ],
+    envs.FLPGenerator: [
+        {"to_choose": number, "num_loc": 5} for number in (0, 6, -1, 2.5, True)
+    ],
+    envs.MCPGenerator: [
+        {"n_sets_to_choose": 101}, {"n_sets_to_choose": 0}, {"min_size": 16},
+        {"min_weight": -1}, {"num_sets": 2.5},
+    ],
+    envs.DPPGenerator: [
+        {"num_keepout_min": 5, "num_keepout_max": 3}, {"num_keepout_max": 2.5},
+        {"min_decaps": 0}, {"max_decaps": 0}, {"max_decaps": 2.5}, {"min_loc": 1.0},
+    ],
+    envs.MDPPGenerator: [{"num_probes_min": 6}],
+    envs.MDPPEnv: [{"max_probes": 0}],
+    envs.FJSPGenerator: [
+        {"num_jobs": 0}, {"num_machines": 2.5}, {"min_ops_per_job": 7},
+        {"min_processing_time": 0}, {"max_eligible_ma_per_op": 6},
+    ],
+    envs.JSSPGenerator: [{"one2one_ma_map": True, "max_ops_per_job": 8}],
+    envs.FFSPGenerator: [
+        {"num_stage": 0}, {"num_machine": 1.5}, {"num_job": True}, {"min_time": 0},
+        {"min_time": 5, "max_time": 5}, {"max_time": 3.0},
+    ],
+    envs.SMTWTPGenerator: [
+        {"num_job": 0}, {"num_job": 2.0}, {"max_time_span": -1.0}, {"max_job_weight": 0.0},
+        {"min_process_time": 1.0}, {"min_job_weight": -1.0}, {"min_process_time": -0.5},
+    ],
+    envs.TSPkoptEnv: [{"k_max": k} for k in (1, 0, -3, 2.0, True)],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("cls", "arguments"),
+    [(cls, arguments) for cls, rows in BAD_ARGUMENTS.items() for arguments in rows],
+    ids=lambda value: getattr(value, "__name__", str(value)),
+)
+def test_bad_arguments_are_named(cls: type, arguments: dict[str, Any]):
+    with pytest.raises(ConfigError, match=next(iter(arguments))):
+        cls(**arguments)
+
+
+@pytest.mark.parametrize(
+    ("cls", "arguments"),
+    [
+        (TSPGenerator, {"init_sol_type": "gredy"}),
+        (TSPGenerator, {"loc_distribution": "clusters"}),
+        (envs.ATSPGenerator, {"dist_distribution": "unifrom"}),
+        (envs.PDPGenerator, {"init_sol_type": "greed"}),
+        (envs.MTSPEnv, {"cost_type": "max"}),
+        (envs.MDPPEnv, {"reward_type": "min"}),
+        (envs.MDCPDPGenerator, {"depot_mode": "other"}),
+        *[(envs.MDCPDPEnv, {f"{kind}_mode": "other"})
+          for kind in ("dist", "reward", "problem", "start")],
+    ],
+    ids=lambda value: getattr(value, "__name__", str(value)),
+)  # fmt: skip
+def test_unknown_names_in_arguments(cls: type, arguments: dict[str, str]):
+    with pytest.raises(UnknownNameError, match=repr(next(iter(arguments.values())))):
+        cls(**arguments)
+
+
+@pytest.mark.parametrize(
+    ("name", "sizes", "starts"),
+    [
+        ("tsp", {"num_loc": 4}, range(4)),
+        ("atsp", {"num_loc": 4}, range(4)),
+        ("cvrp", {"num_loc": 3}, range(1, 4)),
+        ("cvrptw", {"num_loc": 7}, range(1, 8)),
+        ("mtvrp", {"num_loc": 3}, range(1, 4)),
+        ("mtsp", {"num_loc": 4}, range(1, 4)),
+        ("pctsp", {"num_loc": 3}, range(1, 4)),
+        ("pdp", {"num_loc": 6}, range(1, 4)),
+        ("mdcpdp", {"num_loc": 4, "num_agents": 3}, range(3)),
+        ("flp", {"num_loc": 5}, range(5)),
+        ("smtwtp", {"num_job": 8}, range(1, 9)),
+    ],
+)
+def test_starts_are_those_of_the_instance(name: str, sizes: dict[str, int], starts: range):
+    """Not those of the environment's generator, which makes other sizes; starts are outermost."""
+    env = envs.get_env(name)
+    td = env.reset(envs.get_env(name, generator_params=sizes).generate(2))
+    assert env.get_num_starts(td) == len(starts)
+    expected = [start for start in starts for _ in range(2)]
+    assert env.select_start_nodes(td, len(starts)).tolist() == expected
+    assert env.select_start_nodes(td, 1).tolist() == expected[:2]

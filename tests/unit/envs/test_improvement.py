@@ -335,12 +335,6 @@ def test_first_solutions_that_are_none():
         orders.reset(batch_size=1, initial=torch.tensor([[2, 0, 1]]))
 
 
-@pytest.mark.parametrize("k_max", [1, 0, -3, 2.0, True])
-def test_k_below_two(k_max):
-    with pytest.raises(ConfigError, match="k_max to be an integer of at least 2"):
-        TSPkoptEnv(k_max=k_max)
-
-
 def test_k_above_the_number_of_nodes():
     env = TSPkoptEnv(k_max=5)
     with pytest.raises(ConfigError, match="at most the 4 nodes"):

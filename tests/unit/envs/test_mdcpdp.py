@@ -20,11 +20,7 @@ from hypothesis import strategies as st
 from tensordict import TensorDict
 
 from rl4co.core.errors import (
-    ConfigError,
-    InvalidActionError,
-    InvalidInstanceError,
     InvalidSolutionError,
-    UnknownNameError,
     UnsupportedError,
 )
 from rl4co.core.rng import derive_generator
@@ -332,14 +328,6 @@ def test_step_bounds_are_reached(num_loc: int, k: int):
     assert (min(lengths), max(lengths)) == env.step_bounds(dict(td.items()))
 
 
-def test_starts_are_the_depots_of_the_instance():
-    """The instance decides, not the generator, which here has five depots."""
-    env = MDCPDPEnv()
-    td = env.reset(make_instance(4, [1, 1, 1], seed=0).expand(2))
-    assert env.get_num_starts(td) == 3
-    assert env.select_start_nodes(td, 3).tolist() == [0, 0, 1, 1, 2, 2]
-
-
 def test_rotations_change_manhattan_distances():
     """So they are rejected where costs are made of those; the symmetries of the square are not."""
     blocks, plane = MDCPDPEnv(dist_mode="L1"), MDCPDPEnv(dist_mode="L2")
@@ -416,16 +404,6 @@ def test_zeros_behind_the_end_are_padding():
     assert rewards == pytest.approx([rewards[0]] * 5, rel=1e-6)
 
 
-def test_masked_action_is_rejected_in_checked_mode():
-    """The full vehicle cannot take another order."""
-    env = MDCPDPEnv(check_action=True)
-    td = env.reset(make_instance(4, [1, 1], seed=0).unsqueeze(0))
-    for action in (0, 2):
-        td = env.step(td.set("action", torch.tensor([action])))["next"]
-    with pytest.raises(InvalidActionError, match="forbidden ones in instances 0 of mdcpdp"):
-        env.step(td.set("action", torch.tensor([3])))
-
-
 # ---------------------------------------------------------------- real instances
 
 
@@ -470,52 +448,6 @@ def test_best_known_routes_of_real_instances(shared_dir: Path):
         row = listed[file.stem]
         assert k == int(row["vehicles_in_sol"])
         assert cost == pytest.approx(float(row["distance_in_sol"]), abs=0.02)
-
-
-# ---------------------------------------------------------------- bad input
-
-
-@pytest.mark.parametrize(
-    "argument", ["dist_mode", "reward_mode", "problem_mode", "start_mode", "depot_mode"]
-)
-def test_unknown_modes_are_rejected(argument: str):
-    """... with the names that exist."""
-    cls = MDCPDPGenerator if argument == "depot_mode" else MDCPDPEnv
-    with pytest.raises(UnknownNameError, match=f"no {argument} 'other'; .*known: "):
-        cls(**{argument: "other"})
-
-
-def test_bad_instances_are_named():
-    """The rule, and which of the batch breaks it."""
-    env = MDCPDPEnv(MDCPDPGenerator(num_loc=4))
-    instances = env.generate(3)
-    instances["capacity"][1, 2] = 0
-    with pytest.raises(InvalidInstanceError, match=r"capacity is at least 1.*\(instances 1\)"):
-        env.reset(instances)
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        {"num_loc": 5},
-        {"num_loc": 0},
-        {"num_agents": 0},
-        {"num_agents": 2.0},
-        {"min_capacity": 0},
-        {"max_capacity": 2},
-        {"max_capacity": True},
-        {"max_lateness_weight": 1.5},
-        {"min_lateness_weight": -0.5},
-        {"min_lateness_weight": 0.5, "max_lateness_weight": 0.4},
-        {"min_loc": 1.0},
-        {"loc_rate": 1.0},
-    ],
-    ids=str,
-)
-def test_bad_arguments_are_rejected(arguments: dict[str, Any]):
-    """The message names the argument."""
-    with pytest.raises(ConfigError, match=next(iter(arguments))):
-        MDCPDPGenerator(**arguments)
 
 
 # ---------------------------------------------------------------- generator
@@ -563,17 +495,6 @@ def test_single_depot(batch: list[int]):
     assert (depot == depot[..., :1, :]).all()
     places = depot[..., 0, :].reshape(-1, 2)
     assert len(places.unique(dim=0)) == len(places)
-
-
-def test_generator_is_seeded():
-    """The seed decides on every key; the global generator stays where it is."""
-    generator = MDCPDPGenerator(min_capacity=1, min_lateness_weight=0.0)
-    before = torch.get_rng_state()
-    first, again, other = (generator(3, torch.Generator().manual_seed(seed)) for seed in (1, 1, 2))
-    for key in first.keys():
-        assert torch.equal(first[key], again[key])
-        assert not torch.equal(first[key], other[key])
-    assert torch.equal(torch.get_rng_state(), before)
 
 
 # ---------------------------------------------------------------- plots

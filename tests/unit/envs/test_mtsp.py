@@ -14,12 +14,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tensordict import TensorDict
 
-from rl4co.core.errors import (
-    ConfigError,
-    InvalidInstanceError,
-    InvalidSolutionError,
-    UnknownNameError,
-)
 from rl4co.core.rng import derive_generator
 from rl4co.envs import MTSPEnv, MTSPGenerator
 from rl4co.envs.contract.evidence import record_episode
@@ -172,15 +166,6 @@ def test_step_bounds_are_reached(size: int):
         assert steps == env.step_bounds(dict(td.items()))[bound]
 
 
-def test_starts_are_all_customers_of_the_instance():
-    """The instance decides, not the generator, which here makes 20 nodes; no depot."""
-    instance, _ = random_instance(4, agents=2, seed=0)
-    env = MTSPEnv()
-    td = env.reset(instance.expand(2))
-    assert env.get_num_starts(td) == 3
-    assert env.select_start_nodes(td, 3).tolist() == [1, 1, 2, 2, 3, 3]
-
-
 # ---------------------------------------------------------------- generator
 
 
@@ -198,60 +183,6 @@ def test_generator():
     locs = MTSPGenerator(num_loc=4, min_loc=-3.0, max_loc=5.0)(200)["locs"]
     assert -3.0 <= locs.min() < -2.8
     assert 4.8 < locs.max() <= 5.0
-
-
-def test_seeds():
-    """Every key is a function of the seed."""
-    generator = MTSPGenerator(num_loc=5, min_num_agents=1, max_num_agents=99)
-    first, second, other = (
-        generator([2, 3], torch.Generator().manual_seed(seed)) for seed in (1, 1, 2)
-    )
-    for key in ("locs", "num_agents"):
-        assert torch.equal(first[key], second[key])
-        assert not torch.equal(first[key], other[key])
-    assert first["num_agents"].shape == (2, 3)
-
-
-@pytest.mark.parametrize(
-    "params",
-    [
-        {"num_loc": 1},
-        {"min_num_agents": 0},
-        {"min_num_agents": 6},
-        {"max_num_agents": 2.5},
-        {"min_loc": 1.0},
-        {"mean": 0.5},
-    ],
-)
-def test_bad_parameters_are_rejected(params):
-    with pytest.raises(ConfigError):
-        MTSPGenerator(**params)
-
-
-# ---------------------------------------------------------------- bad input
-
-
-def test_unknown_cost_type_is_rejected():
-    with pytest.raises(UnknownNameError, match="minmax"):
-        MTSPEnv(cost_type="max")
-
-
-def test_too_many_tours_are_named():
-    """The constraint and the instance: two agents are too few where three are not."""
-    pairs = [random_instance(4, agents, seed=0)[0] for agents in (3, 2)]
-    env = MTSPEnv()
-    td = env.reset(torch.stack(pairs))
-    with pytest.raises(InvalidSolutionError, match="no more tours than agents") as caught:
-        env.get_reward(td, torch.tensor([[1, 0, 2, 0, 3]] * 2))
-    assert caught.value.instances == [1]
-
-
-def test_bad_instances_are_named():
-    env = MTSPEnv(MTSPGenerator(num_loc=4))
-    td = env.generate(3)
-    td["num_agents"][2] = 0
-    with pytest.raises(InvalidInstanceError, match=r"num_agents is at least 1.*\(instances 2\)"):
-        env.reset(td)
 
 
 # ---------------------------------------------------------------- plots

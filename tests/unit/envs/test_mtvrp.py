@@ -428,14 +428,6 @@ def test_step_bounds_are_reached(num_loc: int):
         assert steps == env.step_bounds(dict(state.items()))[bound]
 
 
-def test_starts_are_all_customers_of_the_instance():
-    """The instance decides, not the generator, which here makes 20 customers; no depot."""
-    env = MTVRPEnv()
-    td = env.reset(build().expand(2))
-    assert env.get_num_starts(td) == 3
-    assert env.select_start_nodes(td, 3).tolist() == [1, 1, 2, 2, 3, 3]
-
-
 # ---------------------------------------------------------------- instances of other kinds
 
 

@@ -134,16 +134,6 @@ def test_locations_follow_their_distribution():
     assert (uniform.min() >= 0) & (uniform.max() <= 1)
 
 
-def test_seeds():
-    """The same stream, the same instances; another one, others; the global one is not used."""
-    state = torch.get_rng_state()
-    first, second, third = draw(30, seed=1), draw(30, seed=1), draw(30, seed=2)
-    assert all(torch.equal(first[key], second[key]) for key in first.keys())
-    assert not torch.equal(first["locs"], third["locs"])
-    assert MTVRPEnv.get_variant_names(first) != MTVRPEnv.get_variant_names(third)
-    assert torch.equal(torch.get_rng_state(), state)
-
-
 # ---------------------------------------------------------------- variants
 
 
@@ -243,26 +233,6 @@ def test_classes_of_backhauls():
 
 
 # ---------------------------------------------------------------- settings
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"prob_open": 1.5}, "probability of O to be between 0 and 1, got 1.5"),
-        ({"backhaul_ratio": -0.1}, "backhaul_ratio to be between 0 and 1"),
-        ({"backhaul_class": 3}, "backhaul_class 1 or 2, got 3"),
-        ({"speed": 0.0}, "speed > 0"),
-        ({"capacity": 8}, "max_demand - 1 of at most the capacity 8, got 9"),
-        ({"min_backhaul": 5, "max_backhaul": 5}, "min_backhaul < max_backhaul, got 5 and 5"),
-        ({"min_demand": 0.5}, "expected integers 0 <= min_demand"),
-        ({"num_loc": 0}, "num_loc"),
-    ],
-    ids=str,
-)
-def test_bad_settings_are_rejected(settings: dict[str, Any], message: str):
-    """What was expected and what was given."""
-    with pytest.raises(ConfigError, match=message):
-        MTVRPGenerator(**settings)
 
 
 def test_unknown_names_are_rejected():

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from matplotlib.colors import to_hex
 from tensordict import TensorDict
 
-from rl4co.core.errors import ConfigError, InvalidInstanceError, UnknownNameError
+from rl4co.core.errors import ConfigError, UnknownNameError
 from rl4co.core.rng import derive_generator
 from rl4co.envs import OPEnv, OPGenerator
 from rl4co.envs.contract.evidence import record_episode
@@ -289,22 +289,6 @@ def test_prize_type_of_the_environment():
         OPEnv(OPGenerator(), prize_type="unif")
     with pytest.raises(UnknownNameError, match="did you mean 'const'"):
         OPEnv(prize_type="konst")
-
-
-def test_seeds():
-    for prize_type in ("const", "unif", "dist"):
-        generator = OPGenerator(prize_type=prize_type)
-        first, second, other = (generator(4, rng=derive_generator(s)) for s in (1, 1, 2))
-        assert all(torch.equal(first[key], second[key]) for key in first.keys())
-        assert not torch.equal(first["locs"], other["locs"])
-
-
-def test_faulty_instances_are_named():
-    env = OPEnv(OPGenerator(num_loc=4))
-    td = env.generate(3)
-    td["max_length"][1] = -0.5
-    with pytest.raises(InvalidInstanceError, match=r"max_length is not negative.*instances 1\)"):
-        env.reset(td)
 
 
 # ---------------------------------------------------------------- plots

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from matplotlib.colors import to_hex
 from tensordict import TensorDict
 
-from rl4co.core.errors import ConfigError, InvalidInstanceError
+from rl4co.core.errors import ConfigError
 from rl4co.core.rng import derive_generator
 from rl4co.envs import PCTSPEnv, PCTSPGenerator
 from rl4co.envs.contract.evidence import record_episode
@@ -185,14 +185,6 @@ def test_stochastic_prizes_play_no_role():
     assert torch.equal(*rewards)
 
 
-def test_starts_are_all_customers_of_the_instance():
-    instance, *_ = random_instance(3, seed=0)
-    env = PCTSPEnv()
-    td = env.reset(instance.expand(2))
-    assert env.get_num_starts(td) == 3
-    assert env.select_start_nodes(td, 3).tolist() == [1, 1, 2, 2, 3, 3]
-
-
 @pytest.mark.parametrize(("required", "bound"), [(0.0, 0), (1.5, 1)])
 def test_step_bounds_are_reached(required: float, bound: int):
     """The depot as soon as it opens."""
@@ -255,33 +247,6 @@ def test_required_prize_of_the_generator_reaches_the_mask():
     state = env.reset(batch_size=3)
     assert state["prize_required"].flatten().tolist() == [3.0] * 3
     assert not bool(state["action_mask"][:, 0].any())
-
-
-@pytest.mark.parametrize(
-    "arguments", [{"prize_required": 4.5}, {"prize_required": -1.0}, {"penalty_factor": -1.0}]
-)
-def test_impossible_generators_are_rejected(arguments: dict):
-    with pytest.raises(ConfigError, match=next(iter(arguments))):
-        PCTSPGenerator(**arguments)
-
-
-def test_seeds():
-    generator = PCTSPGenerator()
-    first, second, other = (generator(4, rng=derive_generator(s)) for s in (1, 1, 2))
-    assert all(torch.equal(first[key], second[key]) for key in first.keys())
-    assert not torch.equal(first["penalty"], other["penalty"])
-
-
-def test_prizes_that_cannot_be_enough_are_named():
-    env = PCTSPEnv(PCTSPGenerator(num_loc=5))
-    td = env.generate(4)
-    td["deterministic_prize"][2] = 0.1
-    with pytest.raises(
-        InvalidInstanceError, match=r"deterministic_prize adds up to prize_required.*instances 2\)"
-    ):
-        env.reset(td)
-    td["prize_required"][2] = 0.5
-    env.reset(td)
 
 
 # ---------------------------------------------------------------- plots

@@ -20,9 +20,7 @@ from tensordict import TensorDict
 from rl4co.core.errors import (
     ConfigError,
     InvalidActionError,
-    InvalidInstanceError,
     InvalidSolutionError,
-    UnknownNameError,
 )
 from rl4co.core.rng import derive_generator
 from rl4co.envs import PDPEnv, PDPGenerator
@@ -201,26 +199,6 @@ def test_pomo_trains_with_the_forced_start():
     assert all(bool(weight.grad.any()) for weight in model.policy.decoder.parameters())
 
 
-def test_starts_are_the_pickups_of_the_instance():
-    """The instance decides, not the generator, which here makes 20 customers; no delivery."""
-    td = PDPEnv().reset(random_points(6, seed=0)[0].expand(2))
-    env = PDPEnv(PDPGenerator(num_loc=20))
-    assert env.get_num_starts(td) == 3
-    assert env.select_start_nodes(td, 3).tolist() == [1, 1, 2, 2, 3, 3]
-    with pytest.raises(ConfigError, match="1 to 3 starts"):
-        env.select_start_nodes(td, 4)
-
-
-def test_cost_of_an_instance_does_not_depend_on_its_batch_mates():
-    """The same tours, alone and in a batch."""
-    env = PDPEnv(PDPGenerator(num_loc=10), seed=3)
-    episode = record_episode(env, env.generate(5), derive_generator(4))
-    together = env.get_reward(episode.initial, episode.actions)
-    for b in range(5):
-        alone = env.get_reward(env.reset(episode.instances[b : b + 1]), episode.actions[b : b + 1])
-        torch.testing.assert_close(alone[0], together[b])
-
-
 # ---------------------------------------------------------------- real instances
 
 
@@ -336,25 +314,6 @@ def test_best_known_routes_of_real_instances(shared_dir: Path, size: str):
         assert distance == pytest.approx(float(listed[file.stem]["distance_in_sol"]), abs=0.02)
 
 
-# ---------------------------------------------------------------- bad input
-
-
-@pytest.mark.parametrize("num_loc", [1, 5])
-def test_odd_instances_are_rejected(num_loc: int):
-    """Half an order cannot be delivered."""
-    with pytest.raises(InvalidInstanceError, match="pickups, then their deliveries"):
-        PDPEnv().reset(random_points(num_loc, seed=0)[0].unsqueeze(0))
-
-
-@pytest.mark.parametrize("num_loc", [0, -2, 1, 7, 2.0, True])
-def test_odd_sizes_are_rejected(num_loc):
-    """... and never made into even ones in silence."""
-    with pytest.raises(ConfigError, match="num_loc"):
-        PDPGenerator(num_loc=num_loc)
-    with pytest.raises(ConfigError, match="num_loc"):
-        PDPEnv(generator_params={"num_loc": num_loc})
-
-
 # ---------------------------------------------------------------- generator
 
 
@@ -388,23 +347,6 @@ def test_generator_options():
     assert instances["locs"].min() >= 2
     with pytest.raises(ConfigError, match="loc_rate"):
         PDPGenerator(loc_rate=1.0)
-
-
-def test_generator_is_seeded():
-    """The seed decides; the global generator stays where it is."""
-    before = torch.get_rng_state()
-    first, again, other = (
-        PDPGenerator()(3, torch.Generator().manual_seed(seed))["locs"] for seed in (1, 1, 2)
-    )
-    assert torch.equal(first, again)
-    assert not torch.equal(first, other)
-    assert torch.equal(torch.get_rng_state(), before)
-
-
-def test_initial_solution_type_is_checked():
-    assert PDPGenerator(init_sol_type="greedy").init_sol_type == "greedy"
-    with pytest.raises(UnknownNameError, match="greedy"):
-        PDPGenerator(init_sol_type="greed")
 
 
 # ---------------------------------------------------------------- plots

@@ -130,22 +130,6 @@ def test_seeds_and_batch_axes(generator: Any):
     assert generator.n_ops_max == flat["pad_mask"].shape[-1]
 
 
-@pytest.mark.parametrize(
-    ("cls", "arguments", "message"),
-    [
-        (FJSPGenerator, {"num_jobs": 0}, "num_jobs to be an integer >= 1, got 0"),
-        (FJSPGenerator, {"num_machines": 2.5}, "num_machines to be an integer"),
-        (FJSPGenerator, {"min_ops_per_job": 7}, "min_ops_per_job <= max_ops_per_job, got 7 and 6"),
-        (FJSPGenerator, {"min_processing_time": 0}, "min_processing_time"),
-        (FJSPGenerator, {"max_eligible_ma_per_op": 6}, "max_eligible_ma_per_op <= num_machines"),
-        (JSSPGenerator, {"max_ops_per_job": 8}, "set one2one_ma_map=False"),
-    ],
-)
-def test_bad_arguments(cls: Any, arguments: dict[str, Any], message: str):
-    with pytest.raises(ConfigError, match=message):
-        cls(**arguments)
-
-
 # ---------------------------------------------------------------- files
 
 

@@ -10,10 +10,8 @@ import torch
 
 from tensordict import TensorDict
 
-from rl4co.core.errors import InvalidActionError, InvalidSolutionError, UnsupportedError
-from rl4co.core.rng import derive_generator
-from rl4co.envs import SHPPEnv, SHPPGenerator, TSPEnv
-from rl4co.envs.contract.evidence import record_episode
+from rl4co.core.errors import UnsupportedError
+from rl4co.envs import SHPPEnv
 from rl4co.envs.testing import enumerate_solutions
 from rl4co.models import AttentionModelPolicy
 from rl4co.models.embeddings import EmbeddingConfig, make_embeddings
@@ -59,34 +57,6 @@ def test_mask_allows_exactly_the_paths_between_the_ends(size: int, given_by: str
     np.testing.assert_allclose(reward.numpy(), expected, rtol=1e-5, atol=1e-6)
 
 
-def test_random_rollouts_of_any_size_and_batch():
-    """The instance decides; the way back from the end to the start does not count."""
-    env = SHPPEnv()
-    for batch, size in (((1,), 13), ((2, 3), 5), ((), 4)):
-        instances = SHPPGenerator(num_loc=size)(batch, rng=torch.Generator().manual_seed(size))
-        episode = record_episode(env, instances, derive_generator(size))
-        reward = env.get_reward(episode.initial, episode.actions)
-        assert (episode.actions[..., 0] == 0).all()
-        assert (episode.actions[..., -1] == size - 1).all()
-        locs = instances["locs"].reshape(-1, size, 2).double().numpy()
-        for points, path, found in zip(
-            locs, episode.actions.view(-1, size).tolist(), reward.flatten().tolist(), strict=True
-        ):
-            legs = np.diff(points[path], axis=0)
-            assert found == pytest.approx(-np.hypot(legs[:, 0], legs[:, 1]).sum(), rel=1e-5)
-
-
-def test_reward_is_that_of_the_tsp_without_the_closing_leg():
-    env, tsp = SHPPEnv(generator_params={"num_loc": 7}), TSPEnv()
-    instances = env.generate(5)
-    episode = record_episode(env, instances, derive_generator(1))
-    closed = tsp.get_reward(tsp.reset(instances), episode.actions)
-    closing = (instances["locs"][:, 0] - instances["locs"][:, -1]).norm(dim=-1)
-    torch.testing.assert_close(
-        env.get_reward(episode.initial, episode.actions), closed + closing, atol=1e-5, rtol=1e-5
-    )
-
-
 # ---------------------------------------------------------------- stepping
 
 
@@ -109,20 +79,6 @@ def test_state_follows_the_path():
         assert td["current_node"].tolist() == nodes
         assert td["first_node"].tolist() == [0, 0]
         assert td["done"].flatten().tolist() == [step == 3] * 2
-
-
-def test_other_starts_are_rejected():
-    """In checked mode step by step, and for whole solutions with the constraint and instance."""
-    instance, _ = random_instance(4, seed=0)
-    env = SHPPEnv(check_action=True)
-    td = env.reset(instance.expand(3))
-    with pytest.raises(InvalidActionError, match="instances 1 of shpp"):
-        env.step(td.set("action", torch.tensor([0, 3, 0])))
-    for constraint, path in {"begins": [1, 0, 2, 3], "ends": [0, 3, 1, 2]}.items():
-        paths = torch.tensor([[0, 1, 2, 3], [0, 2, 1, 3], path])
-        with pytest.raises(InvalidSolutionError, match=constraint) as caught:
-            env.get_reward(td, paths)
-        assert caught.value.instances == [2]
 
 
 def test_starts_are_second_nodes():

@@ -88,13 +88,6 @@ def test_state_follows_the_jobs():
             assert torch.equal(later[key], td[key]), key
 
 
-def test_sizes_and_starts_come_from_the_instance():
-    env = SMTWTPEnv(generator_params={"num_job": 5})
-    td = env.reset(SMTWTPGenerator(num_job=8)(3))
-    assert env.get_num_starts(td) == 8
-    assert env.select_start_nodes(td, 8).tolist() == [job for job in range(1, 9) for _ in range(3)]
-
-
 def test_figures():
     """A bar for each job in the order of the solution, and the cost in the title."""
     env = SMTWTPEnv(generator_params={"num_job": 6})
@@ -143,17 +136,6 @@ def test_ranges_and_seeds():
         assert bool(((values >= low) & (values <= low + 1)).all())
         assert torch.equal(draws[0][key], draws[1][key])
         assert not torch.equal(draws[0][key], draws[2][key])
-
-
-@pytest.mark.parametrize(
-    "params",
-    [{"num_job": 0}, {"num_job": 2.0}, {"max_time_span": -1.0}, {"max_job_weight": 0.0},
-     {"min_process_time": 1.0}, {"min_job_weight": -1.0}, {"min_process_time": -0.5}],
-    ids=str,
-)  # fmt: skip
-def test_bad_parameters(params):
-    with pytest.raises(ConfigError):
-        SMTWTPGenerator(**params)
 
 
 def test_number_of_jobs():

@@ -12,7 +12,7 @@ from tensordict import TensorDict
 
 from rl4co.core.errors import InvalidInstanceError
 from rl4co.core.rng import derive_generator
-from rl4co.envs import PCTSPEnv, PCTSPGenerator, SPCTSPEnv
+from rl4co.envs import PCTSPGenerator, SPCTSPEnv
 from rl4co.envs.contract.evidence import record_episode
 from rl4co.envs.testing import enumerate_solutions
 from rl4co.models import AttentionModelPolicy
@@ -101,24 +101,6 @@ def test_luck_is_uniform():
     # Luck has nothing to do with the expected prize.
     together = torch.corrcoef(torch.stack([ratio, td["deterministic_prize"].flatten()]))
     assert abs(together[0, 1].item()) < 0.02
-
-
-def test_same_instances_as_the_deterministic_problem():
-    for env in (SPCTSPEnv(seed=1), PCTSPEnv(seed=1)):
-        drawn = env.generate(3)
-        if env.name == "spctsp":
-            first = drawn
-    assert all(torch.equal(first[key], drawn[key]) for key in first.keys())
-
-
-def test_rewards_of_the_deterministic_problem():
-    """The cost of a tour does not depend on prizes; whether it is enough does."""
-    env, certain = SPCTSPEnv(PCTSPGenerator(num_loc=6)), PCTSPEnv()
-    td = env.generate(20)
-    episode = record_episode(env, td, derive_generator(2))
-    assert episode.complete
-    expected = certain.get_reward(certain.reset(td), episode.actions, check_solution=False)
-    torch.testing.assert_close(env.get_reward(episode.initial, episode.actions), expected)
 
 
 def test_real_prizes_that_are_not_enough_are_accepted():

@@ -326,20 +326,3 @@ def test_generator_settings():
     assert (td["depot"] == 0).all()
     again = generator([2, 3], rng=torch.Generator().manual_seed(0))
     assert all(torch.equal(td[key], again[key]) for key in td.keys())
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"tech_costs": []}, "one technician or more"),
-        ({"tech_costs": [1, -1]}, "none negative"),
-        ({"tech_costs": [0, 0]}, "not all 0"),
-        ({"min_skill": 5.0, "max_skill": 5.0}, "min_skill < max_skill"),
-        ({"min_skill": -1.0}, "min_skill >= 0, got -1"),
-        ({"num_loc": 0}, "num_loc"),
-        ({"num_tech": 3}, "num_tech"),
-    ],
-)
-def test_bad_settings_are_rejected(settings: dict[str, float], message: str):
-    with pytest.raises(ConfigError, match=message):
-        SVRPGenerator(**settings)

@@ -10,7 +10,7 @@ import torch
 
 from tensordict import TensorDict
 
-from rl4co.core.errors import InvalidActionError, InvalidInstanceError, InvalidSolutionError
+from rl4co.core.errors import InvalidActionError, InvalidInstanceError
 from rl4co.envs import TSPEnv
 from rl4co.envs.testing import enumerate_solutions
 
@@ -109,41 +109,6 @@ def test_state_follows_the_tour():
         assert torch.equal(after[key], td[key]), key
 
 
-def test_starts_are_all_nodes_of_the_instance():
-    """The instance decides, not the generator, which here makes 20 nodes."""
-    env = TSPEnv()
-    td = env.reset(as_instances(locs=np.random.default_rng(0).random((3, 4, 2))))
-    assert env.get_num_starts(td) == 4
-    # Starts outermost: three instances from node 0, then three from node 1, ...
-    assert env.select_start_nodes(td, 4).tolist() == [0, 0, 0, 1, 1, 1, 2, 2, 2, 3, 3, 3]
-    assert env.select_start_nodes(td, 2).tolist() == [0, 0, 0, 1, 1, 1]
-
-
-def test_rewards_do_not_depend_on_rotation_or_direction():
-    """A closed tour has no beginning and, with coordinates, no direction."""
-    env = TSPEnv(generator_params={"num_loc": 9})
-    td = env.reset(batch_size=4)
-    tour = torch.stack([torch.randperm(9) for _ in range(4)])
-    reward = env.get_reward(td, tour)
-    torch.testing.assert_close(env.get_reward(td, tour.roll(3, -1)), reward)
-    torch.testing.assert_close(env.get_reward(td, tour.flip(-1)), reward)
-
-
-def test_direction_matters_with_a_matrix():
-    """Asymmetric costs are read from row to column."""
-    matrices = random_matrices(2, 5)
-    env = TSPEnv()
-    td = env.reset(as_instances(cost_matrix=matrices))
-    tour = [3, 1, 4, 0, 2]
-    forward, backward = (
-        env.get_reward(td, torch.tensor([order, order])) for order in (tour, tour[::-1])
-    )
-    expected = [[-tour_cost(m, order) for m in matrices] for order in (tour, tour[::-1])]
-    assert forward.tolist() == expected[0]
-    assert backward.tolist() == expected[1]
-    assert forward.tolist() != backward.tolist()
-
-
 # ---------------------------------------------------------------- bad input
 
 
@@ -165,14 +130,3 @@ def test_bad_instances_are_named():
     locs[3, 0, 1] = np.inf
     with pytest.raises(InvalidInstanceError, match=r"locs is finite, got 2 of 4 .* 1, 3\)"):
         TSPEnv().reset(as_instances(locs=locs))
-
-
-def test_invalid_tours_are_named():
-    """The constraint and the instance; a solution for too few instances is rejected as well."""
-    env = TSPEnv(generator_params={"num_loc": 4})
-    td = env.reset(batch_size=3)
-    tours = torch.tensor([[0, 1, 2, 3], [0, 0, 2, 3], [3, 2, 1, 0]])
-    with pytest.raises(InvalidSolutionError, match="visited exactly once") as caught:
-        env.get_reward(td, tours)
-    assert caught.value.instances == [1]
-    assert env.get_reward(td, tours, check_solution=False).shape == (3,)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 import torch
 
 from hypothesis import given
@@ -10,7 +9,7 @@ from hypothesis import strategies as st
 from tensordict import TensorDict
 
 from rl4co.core.rng import derive_generator
-from rl4co.envs import DenseRewardTSPEnv, TSPEnv, get_env
+from rl4co.envs import DenseRewardTSPEnv, TSPEnv
 from rl4co.envs.contract.evidence import record_episode
 
 # Sides 3 and 4, diagonal 5.
@@ -76,19 +75,3 @@ def test_torchrl_sees_the_same_rewards():
     actions = rollout["action"]
     own = TSPEnv().get_reward({"locs": rollout["locs"][0], "action_mask": torch.ones(6)}, actions)
     torch.testing.assert_close(rewards.sum(), own)
-
-
-def test_only_this_tsp_is_dense():
-    assert DenseRewardTSPEnv().has_dense_reward
-    assert not TSPEnv().has_dense_reward
-    assert isinstance(get_env("tsp_dense"), DenseRewardTSPEnv)
-    assert isinstance(get_env("tsp_dense"), TSPEnv)
-
-
-@pytest.mark.parametrize("size", [1, 2])
-def test_tiny_instances(size: int):
-    """One node has no leg at all; of two, the second step goes there and back."""
-    locs = torch.tensor([[[0.0, 0.0], [0.0, 2.0]]])[:, :size]
-    env = DenseRewardTSPEnv()
-    td = env.reset(TensorDict({"locs": locs}, batch_size=1))
-    assert step_rewards(env, td, list(range(size))) == [0.0, -4.0][:size]
