@@ -114,8 +114,15 @@ def register_solver(
 
     The function gets the state after `env.reset` and returns actions `[B, T]`, or a
     :class:`SolverResult` with bounds. Costs are minus the reward of the environment, and invalid
-    solutions raise an error. Every solver accepts a `seed`; deterministic ones ignore it. A
-    function with a parameter `initial` gets valid solutions and must not return worse ones.
+    solutions raise an error. Every solver accepts a `seed`; deterministic ones ignore it.
+
+    Parameters that several functions have mean the same in all of them; a function declares those
+    that it uses:
+
+    - `max_runtime`: seconds per instance;
+    - `num_procs`: instances solved at the same time, each in a separate process or thread;
+    - `progress`: whether to show a progress bar; None: if stderr is a terminal;
+    - `initial`: initial solutions `[B, T]`, which are valid; the result must not be worse.
 
     Args:
         name: Registry key, equal to the module's name.
@@ -156,7 +163,9 @@ def register_solver(
             if initial is not None:
                 env.check_solution_validity(td, initial)
                 options["initial"] = initial
-            result = function(env, td, max_runtime=max_runtime, num_procs=num_procs, **options)
+            limits = {"max_runtime": max_runtime, "num_procs": num_procs}
+            options |= {name: limits[name] for name in parameters & set(limits)}
+            result = function(env, td, **options)
             if not isinstance(result, SolverResult):
                 result = SolverResult(result)
             actions, *proofs = result

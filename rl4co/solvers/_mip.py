@@ -61,15 +61,12 @@ def register_mip_solver(name: str, label: str, package: str, extra: str | None) 
     ) -> SolverResult:
         """Solutions with lower bounds and proofs of optimality.
 
-        Args:
-            env: Environment.
-            td: State after reset.
+        Options:
             max_runtime: Seconds per instance at most, the local search included; the search ends
                 earlier if it proves optimality.
             num_procs: Instances solved at the same time, each in a process with one thread.
             initial: Initial solutions `[B, T]`; None: those of a local search.
             seed: Seed of the search.
-            progress: Whether to show a progress bar; None: if stderr is a terminal.
 
         Returns:
             Actions `[B, T]`, bounds `[B]` and proofs `[B]`.

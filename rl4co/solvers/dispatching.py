@@ -51,25 +51,16 @@ def dispatching(
     env: RL4COEnvBase,
     td: TensorDictBase,
     *,
-    max_runtime: float,
-    num_procs: int,
     rule: str = "spt",
     lookahead: float = 2.0,
     seed: int | None = 0,
 ) -> Tensor:
     """Solutions by a priority dispatching rule: `env.solve(td, solver="dispatching", rule="mor")`.
 
-    Args:
-        env: Environment.
-        td: State after reset.
-        max_runtime: Not needed here.
-        num_procs: Not needed here.
+    Options:
         rule: Name of the rule, see the module's docstring.
         lookahead: Scaling parameter k of the rule atc.
         seed: Seed of the rule random; None draws from torch's global generator.
-
-    Returns:
-        Actions `[B, T]`.
     """
     return rollout(env, td, dispatching_policy(env, rule, lookahead=lookahead, seed=seed))[2]
 

@@ -31,7 +31,6 @@ def genetic(
     td: TensorDictBase,
     *,
     max_runtime: float,
-    num_procs: int,
     shots: int | None = None,
     population: int | None = None,
     elite: int | None = None,
@@ -39,19 +38,13 @@ def genetic(
 ) -> Tensor:
     """Solutions by a genetic algorithm, all instances at once.
 
-    Args:
-        env: Environment with genomes in its formulation.
-        td: State after reset.
+    Options:
         max_runtime: Seconds per instance; all instances share the sum.
-        num_procs: Not needed here.
         shots: Solutions that are tried for each instance; None: 100 for decap placement, 25,000
             for the flow shop.
         population: Genomes of a generation; None: 20 for decap placement, 25 for the flow shop.
         elite: The best of a generation, which live on without being scored again.
         seed: Seed of all choices; None draws from torch's global generator.
-
-    Returns:
-        Actions `[B, T]`.
     """
     encoding = formulation_function(env, "genomes", "genetic")(env, td)
     size = encoding.population if population is None else population

@@ -48,18 +48,8 @@ def greedy_policy(
 
 
 @register_solver("greedy")
-def greedy(env: RL4COEnvBase, td: TensorDictBase, *, max_runtime: float, num_procs: int) -> Tensor:
-    """Solutions by the largest gain at each step; the first one of equals.
-
-    Args:
-        env: Environment that knows what each action adds, or whose formulation is greedy.
-        td: State after reset.
-        max_runtime: Not needed here.
-        num_procs: Not needed here.
-
-    Returns:
-        Actions `[B, T]`.
-    """
+def greedy(env: RL4COEnvBase, td: TensorDictBase) -> Tensor:
+    """Solutions by the largest gain at each step; the first one of equals."""
     if knows_gains(env):
         return rollout(env, td, greedy_policy(env))[2]
     actions: Tensor = formulation_function(env, "greedy", "greedy")(env, td)

@@ -41,19 +41,10 @@ def ils(
 ) -> Tensor:
     """Solutions by iterated local search.
 
-    Args:
-        env: Environment.
-        td: State after reset, with coordinates or a symmetric matrix.
-        max_runtime: Seconds per instance.
-        num_procs: Instances solved at the same time, each in a separate thread.
+    Options:
         max_iterations: Most kicks or ruins; with a number that is reached in time, the same
             arguments give the same solutions.
         seed: Seed of the kicks.
-        progress: Whether to show a progress bar; None: if stderr is a terminal.
-        initial: Initial solutions `[B, T]`; the result is not worse.
-
-    Returns:
-        Actions `[B, T]`.
     """
     check_at_least(0, max_iterations=max_iterations)
     began = time.perf_counter()

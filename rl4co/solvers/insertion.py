@@ -36,18 +36,11 @@ def insertion(
 ) -> Tensor:
     """Solutions by cheapest insertion; the same instances give the same solutions.
 
-    Args:
-        env: Environment.
-        td: State after reset.
+    Options:
         max_runtime: Seconds per instance after which customers are inserted in the order of the
             instance, each at its best place. Tours and routes with no constraint but the capacity
             need no limit: compiled loops build 35,000 customers in about a second.
-        num_procs: Instances solved at the same time, each in a separate process (or thread).
-        progress: Whether to show a progress bar; None: if stderr is a terminal.
         max_vehicles: Most routes of a solution; None: any number.
-
-    Returns:
-        Actions `[B, T]`.
     """
     if is_plain(env) and "cost_matrix" not in td.keys():
         description = f"insertion ({env.name})"

@@ -83,17 +83,13 @@ def lkh(
 ) -> Tensor:
     """Tours by LKH. Results are reproducible unless the time limit is reached.
 
-    Args:
-        env: Environment.
-        td: State after reset.
+    Options:
         max_runtime: Seconds per instance, after which the best tour so far counts.
-        num_procs: Instances solved at the same time, each in a separate process.
         runs: Independent runs of LKH, of which the best counts.
         seed: Seed of LKH.
         executable: Path of LKH-3, which then solves everything. None: that in `RL4CO_LKH`, for what
             `elkai` does not solve.
         max_vehicles: Most routes of a solution; None: any number. A tour is one.
-        progress: Whether to show a progress bar; None: if stderr is a terminal.
         initial: Solutions with which each run begins `[B, T]`; the result is not worse.
 
     Returns:

@@ -33,27 +33,20 @@ def local_search(
     td: TensorDictBase,
     *,
     max_runtime: float,
-    num_procs: int,
     initial: Tensor | None = None,
     starts: int = 1,
     seed: int = 0,
 ) -> Tensor:
     """Local optima; the same arguments give the same ones.
 
-    Args:
-        env: Environment with a local search.
-        td: State after reset.
+    Options:
         max_runtime: Seconds per instance after which no further start begins.
-        num_procs: Not needed here.
         initial: Solutions to improve `[B, T]`; None: greedy ones, or those of the nearest
             neighbour.
         starts: Solutions of each instance that are improved, of which the best counts. All but the
             first begin with randomised greedy solutions or, for problems without gains, random
             ones.
         seed: Seed of the further starts.
-
-    Returns:
-        Actions `[B, T]`.
     """
     check_at_least(1, starts=starts)
     if initial is None:

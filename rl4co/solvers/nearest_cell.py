@@ -15,20 +15,8 @@ from rl4co.solvers.formulations import PlacementFormulation
 
 
 @register_solver("nearest_cell", reads=PlacementFormulation)
-def nearest_cell(
-    env: RL4COEnvBase, td: TensorDictBase, *, max_runtime: float, num_procs: int
-) -> Tensor:
-    """Placements on the free cells next to the ports; several ports take turns.
-
-    Args:
-        env: Environment.
-        td: State after reset.
-        max_runtime: Not needed here.
-        num_procs: Not needed here.
-
-    Returns:
-        Actions `[B, T]`.
-    """
+def nearest_cell(env: RL4COEnvBase, td: TensorDictBase) -> Tensor:
+    """Placements on the free cells next to the ports; several ports take turns."""
     distances = get_distance_matrix(td["locs"])  # [B, N, N]
     probe = td["probe"]
     if probe.dtype == torch.bool:  # several ports: the cells of the first, the second, ...

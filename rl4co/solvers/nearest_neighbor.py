@@ -15,21 +15,10 @@ from rl4co.solvers.formulations import RoutingFormulation, formulation_of
 
 
 @register_solver("nearest_neighbor", reads=RoutingFormulation)
-def nearest_neighbor(
-    env: RL4COEnvBase, td: TensorDictBase, *, max_runtime: float, num_procs: int
-) -> Tensor:
+def nearest_neighbor(env: RL4COEnvBase, td: TensorDictBase) -> Tensor:
     """Solutions of any routing problem; depots are visited only if no customer can be.
 
     Tours begin at node 0. All instances are solved at once, in milliseconds.
-
-    Args:
-        env: Environment.
-        td: State after reset, with coordinates or a cost matrix.
-        max_runtime: Not needed here.
-        num_procs: Not needed here.
-
-    Returns:
-        Actions `[B, T]`.
     """
     num_depots = formulation_of(env, RoutingFormulation).count_depots(dict(td.items()))
     matrix = td.get("cost_matrix", None)

@@ -42,18 +42,11 @@ def ortools(
 
     The search is deterministic, so a `seed` is ignored.
 
-    Args:
-        env: Environment.
-        td: State after reset.
+    Options:
         max_runtime: Seconds per instance, all of which are used.
-        num_procs: Instances solved at the same time, each in a separate process.
         max_solutions: Solutions that local search goes through per instance; None: only time
             counts. Guided local search never stops by itself.
-        progress: Whether to show a progress bar; None: if stderr is a terminal.
         max_vehicles: Most routes of a solution; None: any number.
-
-    Returns:
-        Actions `[B, T]`.
     """
     if find_spec("ortools") is None:
         raise MissingDependencyError("ortools", "solvers")

@@ -25,24 +25,17 @@ def particle_swarm(
     td: TensorDictBase,
     *,
     max_runtime: float,
-    num_procs: int,
     shots: int | None = None,
     population: int | None = None,
     seed: int | None = 0,
 ) -> Tensor:
     """Solutions by particle swarm optimization, all instances at once.
 
-    Args:
-        env: Environment with an encoding in its formulation that is made of numbers.
-        td: State after reset.
+    Options:
         max_runtime: Seconds per instance; all instances share the sum.
-        num_procs: Not needed here.
         shots: Solutions that are tried for each instance; None: as the encoding says.
         population: Particles; None: as the encoding says.
         seed: Seed of all choices; None draws from torch's global generator.
-
-    Returns:
-        Actions `[B, T]`.
     """
     encoding = formulation_function(env, "genomes", "particle_swarm")(env, td)
     if encoding.upper is None:

@@ -49,19 +49,11 @@ def pyvrp(
 ) -> Tensor:
     """Solutions by PyVRP. With `max_iterations` results are reproducible.
 
-    Args:
-        env: Environment.
-        td: State after reset.
+    Options:
         max_runtime: Seconds per instance, all of which are used.
-        num_procs: Instances solved at the same time, each in a separate process.
         max_iterations: Most iterations per instance; None: only time counts.
         seed: Seed of PyVRP.
-        progress: Whether to show a progress bar; None: if stderr is a terminal.
-        initial: Initial solutions `[B, T]`; the result is not worse.
         max_vehicles: Most routes of a solution; None: any number.
-
-    Returns:
-        Actions `[B, T]`.
     """
     if find_spec("pyvrp") is None:
         raise MissingDependencyError("pyvrp", "solvers")

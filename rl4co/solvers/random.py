@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 
 from tensordict import TensorDictBase
@@ -15,23 +17,26 @@ from rl4co.envs.base import RL4COEnvBase
 from rl4co.solvers._base import SolverResult, keep_better, register_solver
 
 
+def uniform_policy(rng: torch.Generator | None) -> Callable[[TensorDictBase], TensorDictBase]:
+    """A policy that draws from the allowed actions, for :func:`rl4co.decoding.rollout.rollout`."""
+
+    def draw(state: TensorDictBase) -> TensorDictBase:
+        return state.set("action", sample_weights(state["action_mask"].float(), rng))
+
+    return draw
+
+
 @register_solver("random")
 def random(
     env: RL4COEnvBase,
     td: TensorDictBase,
     *,
-    max_runtime: float,
-    num_procs: int,
     seed: int | None = 0,
     samples: int = 1,
 ) -> SolverResult:
     """Solutions of any environment, drawn uniformly step by step.
 
-    Args:
-        env: Environment.
-        td: State after reset.
-        max_runtime: Not needed here.
-        num_procs: Not needed here.
+    Options:
         seed: Seed of the actions; None draws from torch's global generator.
         samples: Solutions of each instance, of which the best counts.
 
@@ -41,13 +46,10 @@ def random(
     check_at_least(1, samples=samples)
     rng = None if seed is None else derive_generator(seed, "random", device=td.device or "cpu")
 
-    def draw(state: TensorDictBase) -> TensorDictBase:
-        return state.set("action", sample_weights(state["action_mask"].float(), rng))
-
     best: tuple[Tensor, Tensor] | None = None
     total = torch.zeros(td.batch_size, device=td.device)
     for _ in range(samples):
-        reward, _, actions = rollout(env, td, draw)
+        reward, _, actions = rollout(env, td, uniform_policy(rng))
         best = (actions, reward) if best is None else keep_better(best, (actions, reward))
         total = total + reward
     assert best is not None

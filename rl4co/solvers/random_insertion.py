@@ -37,17 +37,10 @@ def random_insertion(
 ) -> Tensor:
     """The best of some random insertions; results are reproducible.
 
-    Args:
-        env: Environment.
-        td: State after reset.
+    Options:
         max_runtime: Seconds per instance after which no further run is begun.
-        num_procs: Instances solved at the same time, each in a separate thread.
         runs: Insertions with different orders, of which the best counts.
         seed: Seed of the orders.
-        progress: Whether to show a progress bar; None: if stderr is a terminal.
-
-    Returns:
-        Actions `[B, T]`.
     """
     check_at_least(1, runs=runs)
 

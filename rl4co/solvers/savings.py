@@ -23,23 +23,14 @@ def savings(
     env: RL4COEnvBase,
     td: TensorDictBase,
     *,
-    max_runtime: float,
     num_procs: int,
     num_neighbors: int = NUM_NEIGHBORS,
     progress: bool | None = None,
 ) -> Tensor:
     """Solutions by savings; the same instances give the same solutions.
 
-    Args:
-        env: Environment of tours, or of routes limited by a capacity alone.
-        td: State after reset, with coordinates or a symmetric matrix.
-        max_runtime: Ignored; savings take seconds at most.
-        num_procs: Instances solved at the same time, each in a separate thread.
+    Options:
         num_neighbors: Nearest customers of each that it may be joined with.
-        progress: Whether to show a progress bar; None: if stderr is a terminal.
-
-    Returns:
-        Actions `[B, T]`.
     """
 
     def solve(geometry: Geometry, record_cost: RecordCost) -> np.ndarray:

@@ -43,18 +43,11 @@ def sweep(
 
     A tour (TSP) is a sweep with a single vehicle, so only the order of its customers counts.
 
-    Args:
-        env: Environment.
-        td: State after reset, with coordinates.
+    Options:
         max_runtime: Seconds per instance after which no further sweep is begun, and no further
             tour is polished.
-        num_procs: Instances solved at the same time, each in a separate thread.
         starts: Sweeps that begin at different angles, of which the best counts.
         polish: Whether the tour of each vehicle is improved by iterated local search.
-        progress: Whether to show a progress bar; None: if stderr is a terminal.
-
-    Returns:
-        Actions `[B, T]`.
     """
     check_at_least(1, starts=starts)
 
