@@ -105,7 +105,7 @@ def reproduce(
         arguments = _arguments(name, profile, budget, equal, seeds, only, data, out, procs,
                                retry_errors)  # fmt: skip
         if launcher is not None:
-            from rl4co.tasks.reproduce.launch import launch
+            from rl4co.tasks.reproduce.launch import launch  # type: ignore[import-not-found]
 
             launch(launcher, shards, [*arguments, "--jobs", str(jobs)], launcher_option or [])
         elif jobs > 1:
@@ -230,8 +230,8 @@ def _print(page: Page, files: list[Path]) -> None:
     for pivot in page.pivots:
         columns, rows = rich_table(pivot)
         show(f"{page.results.family.title}: {pivot.name}", tuple(columns), map(tuple, rows))
-    rows = [(each.text, each.verdict, evidence(each), each.note) for each in page.verdicts]
-    show("Claims", ("claim", "verdict", "difference", "note"), rows)
+    claims = [(each.text, each.verdict, evidence(each), each.note) for each in page.verdicts]
+    show("Claims", ("claim", "verdict", "difference", "note"), claims)
     console = stderr()
     for note in page.results.notes:
         console.print(note, style="yellow", markup=False, highlight=False)

@@ -133,8 +133,8 @@ class _Runs:
         self.folder = options.cache / problem
         self.models = tuple(
             ModelMethod(
-                str(source.path), way.label, way.method, BATCH_SIZE, device="cpu",
-                options=way.options,
+                way.label, way.method, BATCH_SIZE, device="cpu", options=way.options,
+                model=str(source.path),
             )
             for way in ways
         )  # fmt: skip

@@ -234,9 +234,9 @@ def _compare(
     rng = np.random.default_rng(0)
     draws = []
     for _ in range(_RESAMPLES):
-        rows: dict[int, Numbers] = {}  # sets of the same size are paired
+        rows: dict[int, Any] = {}  # sets of the same size are paired
 
-        def resampled(array: Numbers, rows: dict[int, Numbers] = rows) -> Numbers:
+        def resampled(array: Numbers, rows: dict[int, Any] = rows) -> Numbers:
             size = array.shape[1]
             if size not in rows:
                 rows[size] = rng.integers(0, size, size)

@@ -162,10 +162,10 @@ def recomputed_gaps(name: str) -> Iterator[tuple[PaperValue, float, bool]]:
     for value in values:
         key = value.table, value.column.rpartition(":")[0]
         if value.metric == "cost" and value.reference and value.number is not None:
-            best = references.get(key, value)
-            assert best.number is not None
-            better = value.number > best.number if value.maximize else value.number < best.number
-            references[key] = value if better else best
+            known = references.get(key, value)
+            assert known.number is not None
+            better = value.number > known.number if value.maximize else value.number < known.number
+            references[key] = value if better else known
     for value in values:
         column = value.column.rpartition(":")[0]
         cost = costs.get((value.line, repr(value.axes)))

@@ -79,7 +79,7 @@ def _over_axis(results: Results, cells: Sequence[Measured], view: Mapping[str, A
     for ax, (title, members) in zip(axes, groups.items(), strict=True):
         order = list(dict.fromkeys(cell.axes[x] for cell in members if x in cell.axes))
         numeric = all(_is_number(option) for option in order)
-        numbers = []
+        numbers: list[float] = []
         for mark, series in _grouped(members, view.get("mark")).items():
             points = [
                 (float(cell.axes[x]) if numeric else order.index(cell.axes[x]), mean)

@@ -7,6 +7,7 @@ import json
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -131,7 +132,7 @@ def evidence(verdict: Verdict) -> str:
     )
 
 
-def _trainings(results: Results) -> list[dict[str, object]]:
+def _trainings(results: Results) -> list[dict[str, Any]]:
     records = {
         record["key"]: dict(record) for each in results.measured for record in each.trainings
     }

@@ -219,8 +219,7 @@ def run_lanes(
             report(f"{number}/{len(lanes)} {lane.name}")
             try:
                 pairs = [
-                    (runner_of(method, pool, folder), sets[source])
-                    for method, source in lane.pairs
+                    (runner_of(method, pool, folder), sets[source]) for method, source in lane.pairs
                 ]
                 for recipe in lane.recipes if not pairs else ():
                     train(recipe, folder)

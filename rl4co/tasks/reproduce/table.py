@@ -365,7 +365,7 @@ def _steps(
                 "got none; measure it with --calibrate, or give `steps`"
             )
         groups.setdefault(_group(family, axes), []).append(axes)
-    steps = {}
+    steps: dict[Options, float] = {}
     for members in groups.values():
         rates = {axes: 60 * minutes / open_cells[axes]["cost"] for axes in members}
         shared = _shared(rates, open_cells, equal)
