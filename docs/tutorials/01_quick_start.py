@@ -82,7 +82,7 @@ for solver in ("nearest_neighbor", "ils"):
 
 # %% [markdown]
 # The network is between the two after less than a minute; longer training closes most of the rest.
-# For 20 cities nobody needs a network: it is the smallest problem on which you can watch one learn.
+# For 20 cities no one needs a network: it is the smallest problem on which you can watch one learn.
 #
 # ## Keep the policy
 #

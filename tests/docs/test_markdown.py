@@ -154,5 +154,5 @@ def test_commands_parse(page: str, line: str):
 def test_commands_are_found():
     """Otherwise nothing would be tested above."""
     assert {line.split()[1] for _, line in COMMANDS} == {
-        "benchmark", "collect", "eval", "generate", "list", "solve", "train",
+        "benchmark", "collect", "eval", "generate", "list", "reproduce", "solve", "train",
     }  # fmt: skip

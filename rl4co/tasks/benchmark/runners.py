@@ -21,8 +21,7 @@ from typing import Any
 from tensordict import TensorDict
 from torch import Tensor, nn
 
-import rl4co
-
+from rl4co import __version__
 from rl4co.core.errors import UnknownNameError, UnsupportedError
 from rl4co.core.registry import SOLVERS
 from rl4co.core.rng import derive_seed
@@ -86,7 +85,7 @@ class Runner(abc.ABC):
 
     def facts(self) -> dict[str, str]:
         """What produced the results, beside the method's settings."""
-        return {"version": rl4co.__version__}
+        return {"version": __version__}
 
     def prepare(self) -> None:  # noqa: B027
         """Called before :meth:`run`; raises if the method cannot run at all."""
