@@ -100,9 +100,11 @@ def evaluate(
     if max_runtime is not None and not max_runtime > 0:
         raise ConfigError(f"expected a positive number of seconds, got {max_runtime:g}")
     from rl4co.tasks.evaluate import as_instances, evaluate_policy
+    from rl4co.tasks.load import find_device
 
+    place = find_device(device)
     source = _choose(checkpoint, env, num_loc)
-    policy, environment = _load(source, device, env, num_loc, param, allow_class)
+    policy, environment = _load(source, place, env, num_loc, param, allow_class)
     instances = as_instances(environment, size if data is None else data)
     result = evaluate_policy(
         environment,
@@ -174,10 +176,10 @@ def _load(
     allow_class: list[str] | None,
 ) -> tuple[Any, RL4COEnvBase]:
     """The policy of a model, and the environment to evaluate it on."""
-    from rl4co.tasks.load import find_device, load_policy
+    from rl4co.tasks.load import load_policy
 
     classes = search_working_folder(allow_class)
-    policy, saved_env = load_policy(path, find_device(device), classes)
+    policy, saved_env = load_policy(path, device, classes)
     params = generator_params(num_loc, param)
     if saved_env is not None and not params and env_name in (None, saved_env.name):
         return policy, saved_env

@@ -60,7 +60,9 @@ logger:
 """
 
 FILES = sorted(
-    path.relative_to(CONFIG_DIR).with_suffix("").as_posix() for path in CONFIG_DIR.rglob("*.yaml")
+    path.relative_to(CONFIG_DIR).with_suffix("").as_posix()
+    for path in CONFIG_DIR.rglob("*.yaml")
+    if path.parent.name != "reproduce"  # families of tables, not configurations of Hydra
 )
 EXPERIMENTS = [name.removeprefix("experiment/") for name in FILES if name.startswith("experiment/")]
 GROUPS = {"callbacks", "debug", "env", "experiment", "extras", "hydra", "logger", "model", "paths",
@@ -117,7 +119,7 @@ def tiny_run(experiment: str, folder: Path, *overrides: str):
 
 def test_all_groups_are_there():
     """The groups of the published package."""
-    assert {path.name for path in CONFIG_DIR.iterdir() if path.is_dir()} == GROUPS
+    assert {path.name for path in CONFIG_DIR.iterdir() if path.is_dir()} == {*GROUPS, "reproduce"}
     assert (CONFIG_DIR / "main.yaml").is_file()
 
 

@@ -23,6 +23,7 @@ from rl4co.decoding.strategies import _STRATEGIES
 from rl4co.envs import get_env
 from rl4co.models import AttentionModelPolicy
 from rl4co.models.rl.baselines import BASELINES
+from rl4co.pretrained import pretrained_models
 from rl4co.tasks.catalogue import CATALOGUE
 from rl4co.tasks.eval import evaluate_policy
 from rl4co.tasks.methods import method_names
@@ -106,6 +107,7 @@ def test_lists_agree_with_the_registries():
         "decoding": {*_STRATEGIES, *DECODING.names()},
         "methods": set(method_names()),
         "kernels": {"pointer"},
+        "pretrained": set(pretrained_models()),
     }
     assert {"example", "quick", "routing/am", "routing/pomo"} <= experiments
 
