@@ -124,7 +124,8 @@ def _gap(entry: Mapping[str, Any]) -> str:
     if entry["gap"] is None:
         return "–"
     interval = entry["interval"]
-    return f"{entry['gap']:.2f}".replace("-0.00", "0.00") + ("" if interval is None else f" ± {interval:.2f}")
+    gap = f"{entry['gap']:.2f}".replace("-0.00", "0.00")
+    return gap if interval is None else f"{gap} ± {interval:.2f}"
 
 
 def _percent(value: float | None) -> str:
