@@ -36,7 +36,9 @@ RENDERED = ROOT / "build" / "tutorials"
 QUICK = re.compile(r"^([^=\n]*= ?).*?(,?)  # quick: (.*)$", re.MULTILINE)
 COMMAND = re.compile(r"^# !(.*)$", re.MULTILINE)
 #: Progress bars and model summaries of trainings, which are for the screen.
-SCREEN = re.compile(r"^┏(?:.*\n)*?Total FLOPs.*\n|^Epoch \d+/\S* .*\n?(?: {20,}.*\n?)*", re.MULTILINE)
+SCREEN = re.compile(
+    r"^┏(?:.*\n)*?Total FLOPs.*\n|^Epoch \d+/\S* .*\n?(?: {20,}.*\n?)*", re.MULTILINE
+)
 #: Characters in a line of printed tables.
 WIDTH = "92"
 
@@ -212,7 +214,9 @@ def on_files(files: Any, config: Any) -> Any:
     from mkdocs.exceptions import PluginError
     from mkdocs.structure.files import File
 
-    missing = [path.stem for path in SOURCES.glob("*.py") if not (RENDERED / f"{path.stem}.md").is_file()]
+    missing = [
+        path.stem for path in SOURCES.glob("*.py") if not (RENDERED / f"{path.stem}.md").is_file()
+    ]
     if missing:
         raise PluginError(f"expected rendered tutorials, got none of {missing}; run make docs")
     for path in SOURCES.glob("*.py"):

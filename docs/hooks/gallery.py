@@ -72,7 +72,7 @@ def draw_missing(names: list[str], folder: Path) -> None:
     script = [sys.executable, figures.__file__, str(folder)]
     shares = [share for k in range(NUM_PROCESSES) if (share := names[k::NUM_PROCESSES])]
     running = [subprocess.Popen([*script, *share], cwd=ROOT) for share in shares]
-    if any([process.wait() for process in running]):
+    if sum(process.wait() for process in running):
         raise RuntimeError(f"expected figures of {', '.join(names)}, got an error; see above")
 
 
@@ -82,8 +82,8 @@ def draw_missing(names: list[str], folder: Path) -> None:
 def wall() -> str:
     """The start page of the gallery: all problems by area."""
     parts = [
-        "# Problems\n\nEvery environment of the library with one of its solutions. A page shows how "
-        "the solution is built, lists the keys of instances and states, constraints, reward, "
+        "# Problems\n\nEvery environment of the library with one of its solutions. A page shows "
+        "how the solution is built, lists the keys of instances and states, constraints, reward, "
         "generator, files, solvers and methods, and has an example that runs. Environments in "
         "general: [Environments](../environments.md).\n"
     ]
@@ -102,8 +102,8 @@ def wall() -> str:
 def classes(uri: str, registry: Mapping[str, Any]) -> str:
     """The page of the reference that has one class for each name of a registry."""
     parts = [
-        f"# {uri.capitalize()}\n\nOne class for each of the [{uri}](../{GUIDES[uri]}); the headings "
-        "are their registered names.\n"
+        f"# {uri.capitalize()}\n\nOne class for each of the [{uri}](../{GUIDES[uri]}); the "
+        "headings are their registered names.\n"
     ]
     parts += [f"## {name}\n\n::: {path_of(entry)}\n" for name, entry in registry.items()]
     return "\n".join(parts)

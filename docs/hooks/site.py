@@ -110,10 +110,12 @@ def relink(text: str, source: str, target: str) -> str:
 
 
 def expanded(nav: Any, files: Files) -> Any:
-    """The navigation with folders (`name/`) replaced by their pages; empty sections are left out."""
+    """The navigation with folders (`name/`) replaced by their pages; empty sections are dropped."""
     if isinstance(nav, list):
         entries = [expanded(entry, files) for entry in nav]
-        flat = [each for entry in entries for each in (entry if isinstance(entry, list) else [entry])]
+        flat = [
+            each for entry in entries for each in (entry if isinstance(entry, list) else [entry])
+        ]
         return [entry for entry in flat if entry]
     if isinstance(nav, dict):
         kept = {title: expanded(entry, files) for title, entry in nav.items()}

@@ -32,7 +32,8 @@ script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:">
 <script type="application/json" id="trace">{trace}</script>
 <script type="module">
 {script}
-playTrace(document.getElementById("player"), JSON.parse(document.getElementById("trace").textContent));
+const trace = JSON.parse(document.getElementById("trace").textContent);
+playTrace(document.getElementById("player"), trace);
 </script>
 </body>
 </html>

@@ -50,7 +50,8 @@ def test_tutorial_is_short_and_says_where_to_go_next(source: Path) -> None:
 
 
 def test_reduced_sizes_and_notebook_cells() -> None:
-    code = "model(\n    size=4_800,  # quick: 2\n)\nsteps = f(5, x=1)  # quick: 1\nkept = 3\n# !rl4co list"
+    code = "model(\n    size=4_800,  # quick: 2\n)\nsteps = f(5, x=1)  # quick: 1\n"
+    code += "kept = 3\n# !rl4co list"
     assert shorten(code) == "model(\n    size=2,\n)\nsteps = 1\nkept = 3\n# !rl4co list"
     cells = read_cells(f"# %% [markdown]\n# # Title\n#\n# Text\n\n# %%\n{code}\n")
     assert cells == [Cell("markdown", "# Title\n\nText"), Cell("code", code)]
