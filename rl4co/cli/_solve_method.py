@@ -59,6 +59,7 @@ class SolveMethod:
     seed: int | None
     lkh: dict[str, Any]  # options of this solver
     allow_classes: list[str]
+    animates: bool = False
 
     def within(self, seconds: TimeSplit) -> SolveMethod:
         """The same method with other seconds for its stages."""
@@ -86,6 +87,12 @@ class SolveMethod:
                 "--polish SECONDS improves a solution"
             )
         self._check_search(name)
+        excluded = {"--search": name, "--improve": self.improving["improve"]}
+        if self.animates and (self.model is None or any(excluded.values())):
+            raise ConfigError(
+                "expected --model alone with --animate, which shows the decisions of a model that "
+                "constructs solutions; leave out other methods"
+            )
         if self.improving["improve"] is not None and not chosen and self.max_runtime is not None:
             raise ConfigError(
                 "expected --max-runtime for a solver, got it with --improve alone; use "
@@ -134,6 +141,7 @@ class SolveMethod:
     def _first(self, device: str) -> Approach:
         """The approach that finds first solutions."""
         from rl4co.tasks.solve import ByFile, ByModel, BySearch
+        from rl4co.tasks.trace import ByTracedModel
 
         if self.initial is not None:
             return ByFile(self.initial)
@@ -147,7 +155,8 @@ class SolveMethod:
             return self._load(BySearch, self.adapting["search"], device, settings)
         if self.model is not None:
             settings = {**self.decoding, "seed": self.seed}
-            return self._load(ByModel, self.method or "greedy", device, settings)
+            kind = ByTracedModel if self.animates else ByModel
+            return self._load(kind, self.method or "greedy", device, settings)
         return self.by_solver(self.solver, 10.0 if self.max_runtime is None else self.max_runtime)
 
     def _load(

@@ -30,7 +30,6 @@ from rl4co.core.errors import ConfigError
 from rl4co.tasks.methods import METHODS, SEARCHES
 
 if TYPE_CHECKING:
-    from rl4co.data.formats import Benchmark
     from rl4co.tasks.solve import Solved
 
 _METHODS, _SEARCHES = ", ".join(METHODS), ", ".join(SEARCHES)
@@ -146,6 +145,12 @@ def solve(
         Path | None,
         typer.Option(help="Plot the solution (.png, .pdf, .svg); several files: a folder."),
     ] = None,
+    animate: Annotated[
+        Path | None,
+        typer.Option(
+            help="Animate the decisions of --model (.gif, .html); several files: a folder."
+        ),
+    ] = None,
     max_input_size: Annotated[
         str | None,
         typer.Option(
@@ -182,9 +187,11 @@ def solve(
     lkh = {} if lkh_executable is None else {"executable": str(lkh_executable)}
     solve_method = SolveMethod(
         solver, seconds.first, model, method, initial, decoding, adapting, improving, seed, lkh,
-        search_working_folder(allow_class),
+        search_working_folder(allow_class), animate is not None,
     )  # fmt: skip
     solve_method.check()
+    if animate is not None and polish is not None:
+        raise ConfigError("expected --animate or --polish, got both; leave out one of them")
     if polish_solver is not None and polish is None:
         raise ConfigError("--polish-solver requires --polish SECONDS")
     if lkh and "lkh" not in (solver, polish_solver):
@@ -195,7 +202,7 @@ def solve(
     from rl4co.tasks.solve import Failed, list_files, solve_files
 
     instances = list_files(files)
-    output = _Output(out, render, instances)
+    output = _Output(out, render, animate, instances)
     if len(instances) > 1 and isinstance(reading.get("best_known"), float):
         raise ConfigError(
             f"expected a table as --best-known of {len(instances)} files, got one value; "
@@ -258,16 +265,19 @@ class _Output:
     Args:
         out: File or folder of solutions; None: they are not written.
         render: File or folder of plots; None: they are not drawn.
+        animate: File or folder of animations; None: there are none.
         files: Instances that are solved.
     """
 
     out: Path | None
     render: Path | None
+    animate: Path | None
     files: list[Path]
 
     def check(self, reading: dict[str, Any]) -> None:
         """Raises if something cannot be written, before anything is solved."""
-        for flag, target in (("--out", self.out), ("--render", self.render)):
+        targets = {"--out": self.out, "--render": self.render, "--animate": self.animate}
+        for flag, target in targets.items():
             if target is None or len(self.files) == 1:
                 continue
             if not _is_folder(target):
@@ -284,31 +294,38 @@ class _Output:
 
         if self.out is not None and len(self.files) == 1:
             instance = read_instance(self.files[0], **reading)
-            target = self._solution_file(self.out, self.files[0], instance)
+            target = _target(self.out, self.files[0], instance.suffixes[0])
             check_target(target, instance)
             _reject_input(target, self.files)
         elif self.out is not None:
             require_writable(self.out / "solution.sol")
         if self.render is not None:
-            check_plot(self._plot_file(self.render, self.files[0]))
+            check_plot(_target(self.render, self.files[0], ".png"))
+        if self.animate is not None:
+            from rl4co.serve.animation import check_animation
+
+            check_animation(_target(self.animate, self.files[0], ".html"))
 
     def write(self, solved: Solved) -> None:
-        """Writes a solution, and its plot."""
+        """Writes a solution, its plot and its animation."""
         from rl4co.data.formats import write_solution
         from rl4co.tasks.solve import save_plot
 
         if self.out is not None:
-            target = self._solution_file(self.out, solved.file, solved.instance)
+            target = _target(self.out, solved.file, solved.instance.suffixes[0])
             _reject_input(target, self.files)
             write_solution(target, solved.instance, solved.solution)
         if self.render is not None:
-            save_plot(solved, self._plot_file(self.render, solved.file))
+            save_plot(solved, _target(self.render, solved.file, ".png"))
+        if self.animate is not None:
+            from rl4co.serve.animation import save_animation
 
-    def _solution_file(self, place: Path, file: Path, instance: Benchmark) -> Path:
-        return place / f"{_name(file)}{instance.suffixes[0]}" if _is_folder(place) else place
+            save_animation(solved, _target(self.animate, solved.file, ".html"))
 
-    def _plot_file(self, place: Path, file: Path) -> Path:
-        return place / f"{_name(file)}.png" if _is_folder(place) else place
+
+def _target(place: Path, file: Path, suffix: str) -> Path:
+    """The file to write: the place itself, or a file in this folder."""
+    return place / f"{_name(file)}{suffix}" if _is_folder(place) else place
 
 
 def _reject_input(target: Path, files: list[Path]) -> None:

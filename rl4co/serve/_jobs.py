@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import json
 import secrets
 import threading
 
@@ -18,10 +19,10 @@ MAX_INCUMBENTS = 500
 
 
 class Event(NamedTuple):
-    """An event of a job; its id is its position, from 1."""
+    """An event of a job; its id is its position, from 1, and its data are JSON."""
 
     name: str
-    data: dict[str, Any]
+    data: str
 
 
 class Job:
@@ -47,11 +48,14 @@ class Job:
         self.actions: list[list[int] | None] = [None] * len(self.methods)
         self.cancelled = threading.Event()
         self.events: list[Event] = []  # only appended to, so readers need no lock
+        self.num_bytes = 0
         self.finished = threading.Event()
 
     def emit(self, name: str, **data: Any) -> None:
         """Append an event."""
-        self.events.append(Event(name, data))
+        event = Event(name, json.dumps(data))
+        self.events.append(event)
+        self.num_bytes += len(event.data)
 
     def record(self) -> dict[str, Any]:
         """The job in the form of the API."""
@@ -115,8 +119,6 @@ class Job:
                 if len(incumbents) >= MAX_INCUMBENTS:
                     incumbents.pop()
                 incumbents.append([data["seconds"], data["cost"]])
-            else:
-                data = {key: value for key, value in data.items() if key != "seconds"}
             self.emit(name, method=number, **data)
 
         request = self.request
@@ -138,8 +140,8 @@ class Job:
                 self.emit("error", method=number, message=error.message)
             return self._set(number, "cancelled" if is_cancelled else "failed")
         if result is not None:
-            self.actions[number] = result.pop("actions")
-            method.update(result)
+            self.actions[number] = result["actions"]
+            method.update(result["record"])
         self._set(number, "cancelled" if self.cancelled.is_set() else "done")
         return None
 
@@ -208,9 +210,14 @@ class Jobs:
             )
 
     def _forget_oldest(self) -> None:
-        final = [key for key, job in self._jobs.items() if job.state in FINAL]
-        for key in final[: max(len(final) - self.limits.max_kept + 1, 0)]:
-            del self._jobs[key]
+        """Removes finished jobs beyond the limits on their number and on their events."""
+        count = num_bytes = 0
+        for key, job in reversed(list(self._jobs.items())):
+            if job.state in FINAL:
+                count += 1
+                num_bytes += job.num_bytes
+                if count >= self.limits.max_kept or num_bytes > self.limits.max_kept_bytes:
+                    del self._jobs[key]
 
     def get(self, job_id: str) -> Job:
         """The job with an id."""

@@ -4,28 +4,32 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import math
+import time
 
 from collections.abc import Callable, Mapping, Sequence
 from importlib.util import find_spec
 from typing import Any
 
-from rl4co.core.errors import ConfigError, UnknownNameError, UnsupportedError
+from rl4co.core.errors import ConfigError, RL4COError, UnknownNameError, UnsupportedError
 from rl4co.core.registry import ENVS, SOLVERS
 from rl4co.data.formats import Benchmark
-from rl4co.serve._instances import GivenInstance
+from rl4co.serve._instances import ClientInstance
 from rl4co.serve._models import find_named, load_model
 from rl4co.solvers._base import require_formulation
 from rl4co.solvers._job_report import cancellation
-from rl4co.tasks.approaches import ByModel, BySolver, environment_of
+from rl4co.tasks.approaches import Answer, Approach, ByModel, BySolver, environment_of
 from rl4co.tasks.catalogue import CATALOGUE
 from rl4co.tasks.methods import METHODS
 from rl4co.tasks.solve import solve_instance
-from rl4co.tasks.trace import ByTracedModel, TracedDecision
+from rl4co.tasks.trace import ByTracedModel
 
-#: Leading candidates of a decision.
-NUM_CANDIDATES = 10
-#: Least change, relative, of the cost of an incumbent that is worth an event.
+#: Solutions of sampling.
+DEFAULT_SAMPLES = 64
+#: Least relative improvement of an incumbent that is worth an event.
 _MIN_CHANGE = 1e-9
+#: Most incumbents of a method whose solutions are sent, and least seconds between them.
+MAX_SOLUTIONS, _SOLUTION_INTERVAL = 100, 0.05
 
 Send = Callable[[str, dict[str, Any]], None]
 
@@ -58,90 +62,111 @@ def check_method(method: Mapping[str, Any], instance: Benchmark) -> None:
     instance.as_problem(model.problem)
 
 
-def solve(given: GivenInstance, payload: Mapping[str, Any], send: Send) -> dict[str, Any]:
-    """The solution of an instance by one method, as the API has it.
+def solve(
+    instance: ClientInstance, payload: Mapping[str, Any], send: Send
+) -> tuple[dict[str, Any], list[int]]:
+    """The result of one method as the API has it, and the actions of its solution.
 
     Args:
-        given: The instance.
+        instance: The instance.
         payload: `method`, `max_runtime` and `trace`.
         send: Sends an event.
     """
-    instance, method, limit = given.benchmark, payload["method"], payload["max_runtime"]
-    sign = -1.0 if instance.maximize else 1.0
-    traces: list[list[TracedDecision]] = []
-    approach: Any
+    benchmark, method = instance.benchmark, payload["method"]
+    approach: Approach
     if method["kind"] == "solver":
-        approach = BySolver(method["name"], limit, method.get("seed"))
+        approach = BySolver(method["name"], payload["max_runtime"], method.get("seed"))
     else:
-        approach = _by_model(method, payload["trace"], traces.append)
-    best: float | None = None
-
-    def on_cost(cost: float) -> None:
-        nonlocal best
-        if best is None or cost < best - _MIN_CHANGE * abs(best):
-            best = cost
-            send("incumbent", {"cost": sign * cost})
-
-    solved = solve_instance(instance, approach, limit=limit, stop=cancellation(), on_cost=on_cost)
-    on_cost(sign * solved.value)
-    actions = instance.to_actions(solved.solution)[0].tolist()
-    for decision in traces[-1] if traces else ():
-        send("decision", decision_record(given, decision))
-    return {
+        approach = _by_model(method, payload["trace"])
+    incumbents = _Incumbents(instance, send)
+    solved = solve_instance(
+        benchmark,
+        approach,
+        limit=payload["max_runtime"],
+        stop=cancellation(),
+        on_cost=incumbents.add_cost,
+        on_incumbent=incumbents.add,
+    )
+    incumbents.add_solution(solved.solution)
+    for decision in solved.trace.decisions if solved.trace else ():
+        send("decision", instance.decision_record(decision))
+    record = {
         "cost": solved.value,
         "seconds": solved.seconds,
         "bound": solved.bound,
         "solver": solved.solver,
         "remarks": solved.remarks,
-        "solution": given.solution(actions, solved.solution),
-        "actions": actions,
+        "solution": instance.solution_record(solved.solution),
     }
+    return record, benchmark.to_actions(solved.solution)[0].tolist()
 
 
-def _by_model(
-    method: Mapping[str, Any], trace: bool, on_trace: Callable[[list[TracedDecision]], object]
-) -> ByModel:
+class _Incumbents:
+    """Sends the costs of better and better solutions, and some of the solutions.
+
+    Args:
+        instance: The instance.
+        send: Sends an event.
+    """
+
+    def __init__(self, instance: ClientInstance, send: Send) -> None:
+        self.instance, self.send = instance, send
+        self.sign = -1.0 if instance.benchmark.maximize else 1.0
+        self.began = time.perf_counter()
+        self.best_cost = self.best_solution_cost = math.inf
+        self.num_solutions, self.last_sent = 0, -math.inf
+
+    def add_cost(self, cost: float) -> None:
+        """Sends a cost in the units of the environment (lower is better) if it is the best."""
+        if cost < self.best_cost - _MIN_CHANGE * abs(cost):
+            self.best_cost = cost
+            seconds = time.perf_counter() - self.began
+            self.send("incumbent", {"seconds": seconds, "cost": self.sign * cost})
+
+    def add(self, read: Callable[[], Answer]) -> None:
+        """Sends the solution of an answer if it is the best; not all of them if there are many."""
+        is_early = time.perf_counter() - self.began < self.last_sent + _SOLUTION_INTERVAL
+        if is_early or self.num_solutions >= MAX_SOLUTIONS:
+            return
+        with contextlib.suppress(RL4COError):  # not valid, or no heuristic for a quick first one
+            solution = read().solution
+            self.instance.benchmark.check(solution)
+            self.add_solution(solution)
+
+    def add_solution(self, solution: Any) -> None:
+        """Sends a valid solution if it is the best."""
+        cost = self.sign * self.instance.benchmark.objective(solution)
+        self.add_cost(cost)
+        if cost < self.best_solution_cost:
+            self.best_solution_cost = cost
+            self.last_sent = time.perf_counter() - self.began
+            self.num_solutions += 1
+            record = self.instance.solution_record(solution)
+            self.send("solution", {"seconds": self.last_sent, "solution": record})
+
+
+def _by_model(method: Mapping[str, Any], trace: bool) -> ByModel:
     decoding = method.get("decoding") or "greedy"
     options = {key: method[key] for key in ("samples", "seed") if method.get(key) is not None}
-    if decoding != "sampling":
-        options.pop("samples", None)
-    elif "samples" not in options:
-        options["samples"] = 64
+    if decoding == "sampling":
+        options.setdefault("samples", DEFAULT_SAMPLES)
     loaded = load_model(method["name"])
     if not trace:
         return dataclasses.replace(loaded, method=decoding, options=options)
-    return ByTracedModel(loaded.policy, loaded.env, decoding, options, on_trace=on_trace)
+    return ByTracedModel(loaded.policy, loaded.env, decoding, options)
 
 
 def traced_decisions(
-    given: GivenInstance, model: str, forced: Sequence[int], forbidden: Sequence[int]
+    instance: ClientInstance, model: str, forced: Sequence[int], forbidden: Sequence[int]
 ) -> dict[str, Any]:
     """All decisions of a model after forced actions, and the solution that they construct."""
-    traces: list[list[TracedDecision]] = []
     loaded = load_model(model)
-    approach = ByTracedModel(
-        loaded.policy, loaded.env, forced=forced, forbidden=forbidden, on_trace=traces.append
-    )
-    answer = approach(given.benchmark)
-    actions = given.benchmark.to_actions(answer.solution)[0].tolist()
+    approach = ByTracedModel(loaded.policy, loaded.env, forced=forced, forbidden=forbidden)
+    answer = approach(instance.benchmark)
+    assert answer.trace is not None
     return {
-        "decisions": [decision_record(given, decision) for decision in traces[-1]],
-        "solution": given.solution(actions, answer.solution),
-    }
-
-
-def decision_record(given: GivenInstance, decision: TracedDecision) -> dict[str, Any]:
-    """A decision in the form of the API, actions in the client's numbers."""
-    candidates = decision.candidates(NUM_CANDIDATES)
-    names = given.to_client([action for action, _ in candidates])
-    probability = float(decision.probabilities[decision.action])
-    return {
-        "step": decision.step,
-        "action": given.to_client([decision.action])[0],
-        "forced": decision.forced,
-        "probability": probability,
-        "candidates": [[name, p] for name, (_, p) in zip(names, candidates, strict=True)],
-        "mask": given.to_client(decision.mask.nonzero().flatten().tolist()),
+        "decisions": [instance.decision_record(each) for each in answer.trace.decisions],
+        "solution": instance.solution_record(answer.solution),
     }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rl4co.serve.schemas import Key, Option, Problem
 
-_PLACES = Key(name="coordinates", shape="N 2", title="Places", required=True)
+_PLACES = Key(name="coordinates", shape="N 2", title="Coordinates", required=True)
 _DEMAND = Key(name="demand", shape="N", title="Demand", required=True)
 _CAPACITY = Key(name="capacity", shape="", title="Capacity of a vehicle", required=True)
 _NODES = "The node that is visited next."
@@ -115,7 +115,7 @@ PROBLEMS: tuple[Problem, ...] = (
         name="flp",
         title="Facility location",
         area="graph",
-        size_name="places",
+        size_name="locations",
         size_range=(2, 1000),
         default_size=50,
         value_name="cost",
@@ -131,6 +131,6 @@ PROBLEMS: tuple[Problem, ...] = (
             )
         ],
         keys=[_PLACES, _key("facilities", "", "Number of facilities")],
-        actions="The place that gets the next facility.",
+        actions="The location of the next facility.",
     ),
 )

@@ -11,33 +11,33 @@ from typing import Any
 
 from rl4co.core.errors import ConfigError
 from rl4co.data.formats import BenchmarkInstance, BenchmarkMedian
-from rl4co.serve._instances import GivenInstance
+from rl4co.serve._instances import ClientInstance
 from rl4co.tasks.solve import plot
 
 
 def result_file(
-    given: GivenInstance, actions: Sequence[int], form: str, title: str
+    instance: ClientInstance, actions: Sequence[int], form: str, title: str
 ) -> dict[str, str]:
     """A solution as a file: `media_type` and `content`, in base64.
 
     Args:
-        given: The instance.
+        instance: The instance.
         actions: Actions of the environment.
         form: json, csv, coordinates or png.
         title: Title of the plot.
     """
-    instance = given.benchmark
-    found = instance.from_actions(actions)
+    benchmark = instance.benchmark
+    solution = benchmark.from_actions(actions)
     if form == "json":
-        content, media = instance.format_solution(found, ".json").encode(), "application/json"
+        content, media = benchmark.format_solution(solution, ".json").encode(), "application/json"
     elif form == "csv":
-        content, media = _csv(given.solution(actions, found)).encode(), "text/csv"
+        content, media = _csv(instance.solution_record(solution)).encode(), "text/csv"
     elif form == "coordinates":
-        content = json.dumps(_features(given, given.solution(actions, found))).encode()
-        media = "application/geo+json"
+        features = _features(instance, instance.solution_record(solution))
+        content, media = json.dumps(features).encode(), "application/geo+json"
     else:
         buffer = io.BytesIO()
-        plot(instance, found, title).savefig(buffer, dpi=150, format="png")
+        plot(benchmark, solution, title).savefig(buffer, dpi=150, format="png")
         content, media = buffer.getvalue(), "image/png"
     return {"media_type": media, "content": base64.b64encode(content).decode()}
 
@@ -51,36 +51,38 @@ def _csv(solution: dict[str, Any]) -> str:
         columns, rows = ["facility"], [[place] for place in solution["chosen"]]
     else:
         columns = ["route", "position", "node"]
+        routes = solution["routes"] if "routes" in solution else [solution["tour"]]
         rows = [
             [number, position, node]
-            for number, route in enumerate(solution.get("routes") or [solution["tour"]], start=1)
+            for number, route in enumerate(routes, start=1)
             for position, node in enumerate(route, start=1)
         ]
     return "\n".join(",".join(map(str, row)) for row in [columns, *rows]) + "\n"
 
 
-def _features(given: GivenInstance, solution: dict[str, Any]) -> dict[str, Any]:
+def _features(instance: ClientInstance, solution: dict[str, Any]) -> dict[str, Any]:
     """Lines and points in the form of GeoJSON, in the coordinates of the instance."""
-    instance = given.benchmark
-    points = getattr(instance, "coordinates", None)
-    if not isinstance(instance, BenchmarkInstance | BenchmarkMedian) or points is None:
+    benchmark = instance.benchmark
+    points = getattr(benchmark, "coordinates", None)
+    if not isinstance(benchmark, BenchmarkInstance | BenchmarkMedian) or points is None:
         raise ConfigError(
-            f"expected an instance with coordinates, got {instance.name}; use the format json"
+            f"expected an instance with coordinates, got {benchmark.name}; use the format json"
         )
-    order = range(len(points)) if given.nodes is None else given.nodes
-    places = {node: points[k].tolist() for k, node in enumerate(order)}
+    numbers = range(len(points)) if instance.nodes is None else instance.nodes
+    places = {node: points[k].tolist() for k, node in enumerate(numbers)}
     if "chosen" in solution:
         features = [
             _feature("Point", places[place], {"facility": place}) for place in solution["chosen"]
         ]
     else:
-        features = []
-        is_open = bool(getattr(instance, "open_routes", False))
-        for number, route in enumerate(solution.get("routes") or [solution["tour"]], start=1):
-            stops = [0, *route, *([] if is_open else [0])] if "routes" in solution else route
-            closed = stops if "routes" in solution else [*route, route[0]]
-            line = [places[node] for node in closed]
-            features.append(_feature("LineString", line, {"route": number, "nodes": closed}))
+        ends = [] if getattr(benchmark, "open_routes", False) else [0]
+        paths = [[0, *route, *ends] for route in solution.get("routes", ())]
+        if "tour" in solution:
+            paths = [[*solution["tour"], *solution["tour"][:1]]]
+        features = [
+            _feature("LineString", [places[n] for n in path], {"route": number, "nodes": path})
+            for number, path in enumerate(paths, start=1)
+        ]
     return {"type": "FeatureCollection", "features": features}
 
 

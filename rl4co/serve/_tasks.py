@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import os
 import sys
-import time
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rl4co.core.errors import InputSizeError, RL4COError, StoppedError
+
+if TYPE_CHECKING:
+    from rl4co.serve._instances import ClientInstance
 
 #: Status of errors; all others that users can correct have 422.
 TOO_LARGE, TOO_SLOW, INVALID = 413, 408, 422
@@ -71,7 +73,7 @@ def _limit_process(limits: Mapping[str, Any]) -> None:
 def _warm(payload: Mapping[str, Any], limits: Mapping[str, Any]) -> None:
     """Imports what the other tasks need."""
     from rl4co.models.zoo import am  # noqa: F401
-    from rl4co.serve import _instances, _methods, _results  # noqa: F401
+    from rl4co.serve import _methods, _random, _results  # noqa: F401
 
 
 def _models(payload: Mapping[str, Any], limits: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -87,37 +89,31 @@ def _solvers(payload: Mapping[str, Any], limits: Mapping[str, Any]) -> list[dict
 
 
 def _random(payload: Mapping[str, Any], limits: Mapping[str, Any]) -> dict[str, Any]:
-    from rl4co.serve._instances import random_instance
+    from rl4co.serve._random import random_instance
 
-    given = random_instance(
+    instance = random_instance(
         payload["problem"],
         payload["size"],
         payload["seed"],
         payload["options"],
         limits["max_nodes"],
     )
-    return {"problem": given.benchmark.problem, "instance": given.plain}
+    return {"problem": payload["problem"], "instance": instance.plain}
 
 
 def _parse(payload: Mapping[str, Any], limits: Mapping[str, Any]) -> dict[str, Any]:
     from rl4co.serve._instances import read_file
 
-    given = read_file(payload, payload["problem"], limits["max_nodes"])
+    instance = read_file(payload, payload["problem"], limits["max_nodes"])
     return {
-        "problem": given.benchmark.problem,
-        "instance": given.plain,
-        "best_known": given.benchmark.best_known,
-        "notes": given.notes,
+        "problem": instance.benchmark.problem,
+        "instance": instance.plain,
+        "best_known": instance.benchmark.best_known,
+        "notes": instance.notes,
     }
 
 
-def _export(payload: Mapping[str, Any], limits: Mapping[str, Any]) -> dict[str, str]:
-    from rl4co.serve._instances import export
-
-    return export(_given(payload, limits), payload["format"])
-
-
-def _given(payload: Mapping[str, Any], limits: Mapping[str, Any]) -> Any:
+def _instance(payload: Mapping[str, Any], limits: Mapping[str, Any]) -> ClientInstance:
     """The instance of a request."""
     from rl4co.serve._instances import read_plain
 
@@ -131,19 +127,20 @@ def _check(payload: Mapping[str, Any], limits: Mapping[str, Any]) -> dict[str, A
     from rl4co.tasks.approaches import environment_of
 
     if payload["file"] is None:
-        given = _given(payload, limits)
+        instance = _instance(payload, limits)
     else:
-        given = read_file(payload["file"], payload["problem"], limits["max_nodes"])
+        instance = read_file(payload["file"], payload["problem"], limits["max_nodes"])
+    benchmark = instance.benchmark
     with field("instance"):
-        environment_of(given.benchmark).reset(given.benchmark.to_tensordict(normalize=False))
+        environment_of(benchmark).reset(benchmark.to_tensordict(normalize=False))
     for number, method in enumerate(payload["methods"]):
         with field(f"methods.{number}"):
-            check_method(method, given.benchmark)
+            check_method(method, benchmark)
     return {
-        "problem": given.benchmark.problem,
-        "instance": given.plain,
-        "best_known": given.benchmark.best_known,
-        "maximize": given.benchmark.maximize,
+        "problem": benchmark.problem,
+        "instance": instance.plain,
+        "best_known": benchmark.best_known,
+        "maximize": benchmark.maximize,
     }
 
 
@@ -151,18 +148,18 @@ def _decide(payload: Mapping[str, Any], limits: Mapping[str, Any]) -> dict[str, 
     from rl4co.serve._instances import field
     from rl4co.serve._methods import traced_decisions
 
-    given = _given(payload, limits)
-    forced = given.from_client(payload["forced"], "forced")
-    forbidden = given.from_client(payload["forbidden"], "forbidden")
+    instance = _instance(payload, limits)
+    forced = instance.from_client(payload["forced"], "forced")
+    forbidden = instance.from_client(payload["forbidden"], "forbidden")
     with field("model"):
-        return traced_decisions(given, payload["model"], forced, forbidden)
+        return traced_decisions(instance, payload["model"], forced, forbidden)
 
 
 def _result(payload: Mapping[str, Any], limits: Mapping[str, Any]) -> dict[str, Any]:
     from rl4co.serve._results import result_file
 
-    given = _given(payload, limits)
-    return result_file(given, payload["actions"], payload["format"], payload["title"])
+    instance = _instance(payload, limits)
+    return result_file(instance, payload["actions"], payload["format"], payload["title"])
 
 
 # ---------------------------------------------------------------- jobs
@@ -173,12 +170,10 @@ def _solve(payload: Mapping[str, Any], limits: Mapping[str, Any]) -> dict[str, A
     from rl4co.serve._methods import solve
     from rl4co.solvers._job_report import report_incumbent
 
-    started = time.perf_counter()
-
-    def send(event: str, data: dict[str, Any]) -> None:
-        report_incumbent((event, {"seconds": time.perf_counter() - started, **data}))
-
-    return solve(_given(payload, limits), payload, send)
+    record, actions = solve(
+        _instance(payload, limits), payload, lambda event, data: report_incumbent((event, data))
+    )
+    return {"record": record, "actions": actions}
 
 
 _TASKS: Mapping[str, Callable[[Mapping[str, Any], Mapping[str, Any]], Any]] = {
@@ -187,7 +182,6 @@ _TASKS: Mapping[str, Callable[[Mapping[str, Any], Mapping[str, Any]], Any]] = {
     "solvers": _solvers,
     "random": _random,
     "parse": _parse,
-    "export": _export,
     "check": _check,
     "decide": _decide,
     "result": _result,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
-import json
 import threading
 
 from collections.abc import AsyncIterator
@@ -155,14 +154,6 @@ def _add_instances(app: FastAPI, workers: Workers) -> None:
         """The instance of a file in any format that `rl4co solve` reads."""
         return schemas.ParsedInstance(**workers.ask("parse", request.model_dump()))
 
-    @app.post("/api/instances/file", response_class=Response)
-    def export(request: schemas.ExportRequest) -> Response:
-        """An instance as a file."""
-        file = workers.ask("export", request.model_dump())
-        name = file["filename"].encode("ascii", "replace").decode().replace("?", "_")
-        headers = {"content-disposition": f'attachment; filename="{name}"'}
-        return Response(file["content"], media_type=file["media_type"], headers=headers)
-
     @app.post("/api/decide")
     def decide(request: schemas.DecideRequest) -> schemas.DecideResponse:
         """What a model decides after forced actions, without forbidden ones in the next step."""
@@ -211,7 +202,7 @@ def _add_jobs(app: FastAPI, workers: Workers, jobs: Jobs) -> None:
 
     @app.get("/api/jobs/{job_id}/events", response_class=EventSourceResponse)
     async def events(request: Request, job_id: str) -> EventSourceResponse:
-        """Server-sent events: state, incumbent, decision, error and, at last, done.
+        """Server-sent events: state, incumbent, solution, decision, error and, at last, done.
 
         `Last-Event-ID` continues after an event.
         """
@@ -224,7 +215,7 @@ def _add_jobs(app: FastAPI, workers: Workers, jobs: Jobs) -> None:
             while True:
                 for event in chosen.events[position:]:
                     position += 1
-                    yield {"id": str(position), "event": event.name, "data": json.dumps(event.data)}
+                    yield {"id": str(position), "event": event.name, "data": event.data}
                     if event.name == "done":
                         return
                 if await request.is_disconnected():

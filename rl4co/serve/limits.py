@@ -22,7 +22,8 @@ class Limits:
         max_memory: Bytes of memory of each worker process (on Linux).
         max_waiting: Short requests (random instances, files, decisions) at the same time.
         request_seconds: Seconds of a short request.
-        max_kept: Finished jobs whose results are kept; the oldest are forgotten.
+        max_kept: Finished jobs that are kept; the oldest are removed.
+        max_kept_bytes: Bytes of their events.
     """
 
     max_body: int = 8 * 2**20
@@ -36,6 +37,7 @@ class Limits:
     max_waiting: int = 64
     request_seconds: float = 30.0
     max_kept: int = 100
+    max_kept_bytes: int = 256 * 2**20
 
     def __post_init__(self) -> None:
         check_at_least(0, max_queue=self.max_queue)

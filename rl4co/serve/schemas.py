@@ -36,7 +36,6 @@ Action = Annotated[int, Field(ge=0, le=2**31 - 1)]
 Seed = Annotated[int, Field(ge=0, le=2**31 - 1)]
 
 JobState = Literal["queued", "running", "done", "failed", "cancelled"]
-InstanceFormat = Literal["json", "csv", "tsplib", "cvrplib", "jsplib"]
 ResultFormat = Literal["json", "csv", "coordinates", "png"]
 
 
@@ -145,14 +144,6 @@ class ParsedInstance(InstanceOfProblem):
 
     best_known: float | None
     notes: list[str] = Field(description="Warnings of the reader, and facts about the file.")
-
-
-class ExportRequest(Request):
-    """An instance to download as a file."""
-
-    problem: Name
-    instance: Instance
-    format: InstanceFormat = "json"
 
 
 # ---------------------------------------------------------------- solutions

@@ -26,6 +26,8 @@ class CancelToken:
         stop: Event that cancels the solve; None: a new one.
         on_cost: Called with the cost of each improved solution as soon as it is found, perhaps in
             another thread.
+        on_incumbent: Called with a function that returns the best solution so far, whenever there
+            is a better one.
 
     Attributes:
         stop: The event.
@@ -37,9 +39,10 @@ class CancelToken:
         self,
         stop: threading.Event | None = None,
         on_cost: Callable[[float], object] = lambda cost: None,
+        on_incumbent: Callable[[Callable[[], Any]], object] = lambda incumbent: None,
     ) -> None:
         self.stop = threading.Event() if stop is None else stop
-        self.on_cost = on_cost
+        self.on_cost, self.on_incumbent = on_cost, on_incumbent
         self.cuts: list[str] = []
         self.incumbent: Callable[[], Any] | None = None
 
@@ -119,6 +122,7 @@ def report_incumbent(solution: Callable[[], Any]) -> None:
     token, convert = _TOKEN.get(), _CONVERSION.get()
     if token is not None:
         token.incumbent = solution if convert is None else lambda: convert(solution())
+        token.on_incumbent(token.incumbent)
 
 
 @contextlib.contextmanager

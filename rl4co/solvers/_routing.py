@@ -107,6 +107,7 @@ def solve_routing(
         description=f"{label} ({env.name})",
         progress=progress,
         max_runtime=left,
+        to_actions=lambda result: pad_actions([formulation.encode(env, problems[0], result[0])]),
     )
     if starts is not None:
         results = list(map(_better, problems, results, starts))

@@ -5,14 +5,19 @@ from __future__ import annotations
 import contextlib
 import threading
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
 from types import TracebackType
 from typing import Any
 
 from rl4co.core.errors import RL4COError
 from rl4co.solvers._batch import REPORTS, Advance, run_batch
-from rl4co.solvers._cancellation import is_cancelled, report_cost, report_cut
+from rl4co.solvers._cancellation import (
+    is_cancelled,
+    report_cost,
+    report_cut,
+    report_incumbent,
+)
 from rl4co.solvers._job_report import JobReport
 from rl4co.solvers._worker_process import GRACE, JobResult, WorkerProcess
 
@@ -91,12 +96,6 @@ class WorkerPool:
         self.shutdown(kill=kind is not None)
 
 
-def _report(kind: str, content: Any) -> None:
-    """Passes on the costs that a job reports."""
-    if kind == "cost":
-        report_cost(content)
-
-
 _POOL: ContextVar[WorkerPool | None] = ContextVar("pool", default=None)
 
 
@@ -109,6 +108,7 @@ def map_instances(
     progress: bool | None = None,
     max_runtime: float | Sequence[float] | None = None,
     grace: float = GRACE,
+    to_actions: Callable[[Any], Any] | None = None,
 ) -> list[Any]:
     """Results of `target(*job)` for all jobs, in their order.
 
@@ -121,11 +121,20 @@ def map_instances(
             running, whose owner has its own bar.
         max_runtime: Seconds per job (or of each one) after which it is killed; None: no limit.
         grace: Seconds that a job may exceed its limit before it is killed.
+        to_actions: Converts an incumbent to actions `[1, T]`, which are reported as soon as a
+            single job finds it; None: incumbents are not reported.
 
     Returns:
         The results. For a job that was killed or cancelled (:mod:`rl4co.solvers._cancellation`),
         its last incumbent or None.
     """
+
+    def report(kind: str, content: Any) -> None:
+        if kind == "cost":
+            report_cost(content)
+        elif to_actions is not None and len(jobs) == 1:
+            report_incumbent(lambda: to_actions(content))
+
     limits = max_runtime if isinstance(max_runtime, Sequence) else [max_runtime] * len(jobs)
 
     def run(
@@ -135,7 +144,7 @@ def map_instances(
         result = JobResult(None, JobReport(), is_cut=True)
         if not is_cancelled():
             with pool.worker(target) as worker:
-                result = worker.run(arguments, limit, is_cancelled, grace, _report)
+                result = worker.run(arguments, limit, is_cancelled, grace, report)
         advance(1.0, None)
         return result, result.report
 

@@ -103,6 +103,7 @@ def cpsat(
         description=f"CP-SAT ({env.name})",
         progress=progress,
         max_runtime=search_time,
+        to_actions=lambda result: model.encode(env, td, result[:1]),
     )
     results = [
         # Interrupted before the worker has said anything: what it began with, and no bound.

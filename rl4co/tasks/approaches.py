@@ -14,7 +14,7 @@ import threading
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from tensordict import TensorDictBase
 from torch import Tensor, nn
@@ -34,6 +34,9 @@ from rl4co.solvers._quick import quick_solutions
 from rl4co.tasks.evaluate import evaluate_policy
 from rl4co.tasks.load import load_policy
 
+if TYPE_CHECKING:
+    from rl4co.tasks.trace import Trace
+
 
 class Answer(NamedTuple):
     """A solution of an instance.
@@ -42,11 +45,13 @@ class Answer(NamedTuple):
         solution: Routes, or a schedule.
         solver: Name of the solver or method.
         bound: Lower bound on the values of all solutions, if one was proven.
+        trace: The decisions that led to the solution, if they were recorded.
     """
 
     solution: Any
     solver: str
     bound: float | None = None
+    trace: Trace | None = None
 
 
 #: From an instance to a solution.

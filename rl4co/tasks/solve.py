@@ -21,7 +21,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from rl4co.core.errors import ConfigError, RL4COError, StoppedError
 from rl4co.data.formats import Benchmark, find_instances, read_instance
@@ -43,6 +43,9 @@ from rl4co.tasks.approaches import (
 )
 from rl4co.tasks.infeasibility.explanation import accept, explained
 from rl4co.tasks.limits import wait
+
+if TYPE_CHECKING:
+    from rl4co.tasks.trace import Trace
 
 __all__ = [
     "PLOT_FORMATS",
@@ -93,6 +96,7 @@ class Solved:
         bound: Lower bound that the solver has proven, if it proves any.
         interrupted: Whether the search was interrupted.
         cuts: What a time limit cut short, in sentences.
+        trace: See :class:`~rl4co.tasks.approaches.Answer`.
     """
 
     file: Path
@@ -104,6 +108,7 @@ class Solved:
     bound: float | None = None
     interrupted: bool = False
     cuts: tuple[str, ...] = ()
+    trace: Trace | None = None
 
     @functools.cached_property
     def value(self) -> float:
@@ -207,6 +212,7 @@ def solve_instance(
     limit: float | None = None,
     stop: threading.Event | None = None,
     on_cost: Callable[[float], object] = lambda cost: None,
+    on_incumbent: Callable[[Callable[[], Answer]], object] = lambda incumbent: None,
 ) -> Solved:
     """Solves one instance.
 
@@ -218,11 +224,13 @@ def solve_instance(
             the limits of the approach.
         stop: Event that ends the search with the best solution so far.
         on_cost: Called with the cost of each improved solution as soon as a solver finds it.
+        on_incumbent: Called with a function that returns the best answer so far, whenever there is
+            a better one. Not all solvers report the solutions of all costs.
     """
     if instance.stated_best_known is None:
         _ = instance.best_solution  # checked now rather than after the search
     started = time.perf_counter()
-    token, chosen, start = CancelToken(stop, on_cost), approach or BySolver(), None
+    token, chosen, start = CancelToken(stop, on_cost, on_incumbent), approach or BySolver(), None
     first_limit = limit if limit is None or polish is None else limit - polish.max_runtime
     valid = functools.partial(accept, instance)
     with token.active(), explained(instance, limit):
@@ -242,6 +250,7 @@ def solve_instance(
         answer.bound,
         token.stop.is_set(),
         tuple(token.cuts),
+        answer.trace,
     )
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import dataclasses
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -23,6 +23,7 @@ from rl4co.core.errors import ConfigError, InvalidActionError, UnsupportedError
 from rl4co.core.modes import evaluating
 from rl4co.core.ops import gather_nodes
 from rl4co.core.rng import derive_generator
+from rl4co.data.formats import Benchmark
 from rl4co.decoding.rollout import DecodingTask
 from rl4co.decoding.strategies import (
     Decision,
@@ -67,6 +68,18 @@ class TracedDecision:
         best = self.probabilities.topk(min(count, len(self.probabilities)))
         pairs = zip(best.indices.tolist(), best.values.tolist(), strict=True)
         return [(action, probability) for action, probability in pairs if probability > 0]
+
+
+class Trace(NamedTuple):
+    """The decisions that led to a solution.
+
+    Attributes:
+        problem: Problem of the model, which may be more general than that of the instance.
+        decisions: One for each step.
+    """
+
+    problem: str
+    decisions: list[TracedDecision]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -211,7 +224,7 @@ def decision_trace(
 
 @dataclasses.dataclass(frozen=True)
 class ByTracedModel(ByModel):
-    """Solutions by a trained policy, with the decisions that lead to them.
+    """Solutions by a trained policy, with the decisions that lead to them as their trace.
 
     With `forced` or `forbidden` actions, the method is greedy or sampling of one solution.
 
@@ -222,12 +235,17 @@ class ByTracedModel(ByModel):
         options: See :class:`~rl4co.tasks.approaches.ByModel`.
         forced: See :func:`decision_trace`.
         forbidden: See :func:`decision_trace`.
-        on_trace: Called with the decisions that lead to the solution.
     """
 
     forced: Sequence[int] = ()
     forbidden: Sequence[int] = ()
-    on_trace: Callable[[list[TracedDecision]], object] = lambda decisions: None
+    _decisions: list[TracedDecision] = dataclasses.field(default_factory=list, repr=False)
+
+    def __call__(self, instance: Benchmark) -> Answer:
+        """See :class:`~rl4co.tasks.approaches.ByModel`."""
+        recording = dataclasses.replace(self, _decisions=[])
+        answer = super(ByTracedModel, recording).__call__(instance)
+        return answer._replace(trace=Trace(self.env.name, recording._decisions))
 
     def decode(self, td: TensorDictBase, answer: Callable[[Tensor], Answer]) -> Tensor:
         """See :class:`~rl4co.tasks.approaches.ByModel`."""
@@ -244,7 +262,7 @@ class ByTracedModel(ByModel):
                 actions=actions[0].tolist(),
                 forced=actions[0, : self._count_starts(state)].tolist(),
             )
-        self.on_trace(decisions)
+        self._decisions.extend(decisions)
         return actions
 
     def _what_if(self, state: TensorDictBase) -> list[TracedDecision]:

@@ -31,13 +31,13 @@ export const get = async (path) => (await send("GET", path)).json();
 export const post = async (path, body) => (await send("POST", path, body)).json();
 export const cancel = (id) => send("DELETE", `api/jobs/${id}`);
 
-/** Saves an answer as a file. */
-export async function download(method, path, body, fallback) {
-  const response = await send(method, path, body);
-  const header = response.headers.get("Content-Disposition") || "";
-  const name = /filename="?([^";]+)"?/.exec(header)?.[1] || fallback;
+/** Lets the user save an answer of the service as a file. */
+export const download = async (path, name) => saveFile(await (await send("GET", path)).blob(), name);
+
+/** Lets the user save a blob as a file. */
+export function saveFile(blob, name) {
   const link = document.createElement("a");
-  link.href = URL.createObjectURL(await response.blob());
+  link.href = URL.createObjectURL(blob);
   link.download = name;
   link.click();
   setTimeout(() => URL.revokeObjectURL(link.href), 1000);
@@ -52,7 +52,7 @@ export function follow(id, handlers) {
     if (name === "done") close();
     handlers[name](JSON.parse(event.data));
   };
-  for (const name of ["state", "incumbent", "decision", "done", "error"]) source.addEventListener(name, handle(name));
+  for (const name of ["state", "incumbent", "solution", "decision", "done", "error"]) source.addEventListener(name, handle(name));
   source.onerror = () => {
     if (source.readyState === EventSource.CLOSED) handlers.lost();
   };

@@ -1,6 +1,6 @@
 // The page: chooses a problem and methods, and connects editor, service, player and results.
 
-import { cancel, download, follow, get, post } from "./api.js";
+import { cancel, download, follow, get, post, saveFile } from "./api.js";
 import { drawCurves } from "./chart.js";
 import { Editor } from "./editor.js";
 import { newRun, Player } from "./player.js";
@@ -12,10 +12,6 @@ const MAX_METHODS = 2;
 const PROPER_NAMES = {
   cpsat: "CP-SAT", glop: "GLOP", gurobi: "Gurobi", highs: "HiGHS", ils: "Iterated local search", lkh: "LKH",
   ortools: "OR-Tools", pyvrp: "PyVRP", scip: "SCIP",
-};
-/** Formats besides JSON that instances can be saved in. */
-const FORMATS = {
-  tsp: ["csv", "tsplib"], cvrp: ["csv", "cvrplib"], cvrptw: ["csv"], mtvrp: ["csv"], op: ["csv"], pdp: ["csv"], jssp: ["jsplib"],
 };
 
 class App {
@@ -44,7 +40,7 @@ class App {
       return this.drawRandom();
     }));
     $("file").addEventListener("change", guard(() => this.load($("file").files[0])));
-    $("save").addEventListener("click", guard(() => this.save()));
+    $("save").addEventListener("click", () => this.save());
     $("solve").addEventListener("submit", (event) => {
       event.preventDefault();
       this.attempt(() => (this.job ? this.cancel() : this.solve()));
@@ -108,7 +104,6 @@ class App {
     $("problem").value = name;
     const { size_range: range, default_size: size, size_name: title, options } = this.problem;
     $("size-title").textContent = capitalized(title);
-    $("format").replaceChildren(...["json", ...(FORMATS[name] || [])].map((value) => html("option", { value }, value.toUpperCase())));
     Object.assign($("size"), { min: range[0], max: range[1], value: size });
     $("options").replaceChildren(...options.map((option) => this.option(option)));
     this.solvers = await get(`api/solvers?problem=${encodeURIComponent(name)}`);
@@ -166,10 +161,10 @@ class App {
     this.setInstance(answer);
   }
 
+  /** Saves the instance as JSON, which `rl4co solve` reads. */
   save() {
-    const { name } = this.problem;
-    const body = { problem: name, instance: this.instance, format: $("format").value };
-    return download("POST", "api/instances/file", body, `${name}.${body.format}`);
+    const text = JSON.stringify({ problem: this.problem.name, ...this.instance });
+    saveFile(new Blob([text], { type: "application/json" }), `${this.instance.name || this.problem.name}.json`);
   }
 
   // ---------------------------------------------------------------- methods
@@ -249,6 +244,7 @@ class App {
     this.stop = follow(id, {
       state: (event) => this.onState(event),
       incumbent: (event) => this.onIncumbent(event),
+      solution: (event) => this.onSolution(event),
       decision: (event) => this.onDecision(event),
       error: (event) => this.onError(event),
       done: (event) => this.onDone(event),
@@ -262,10 +258,15 @@ class App {
     this.showState(state === "queued" ? "Waiting …" : "Solving …");
   }
 
-  onIncumbent({ method, seconds, cost, solution }) {
+  onIncumbent({ method, seconds, cost }) {
     const run = this.runs[method];
-    run.incumbents.push({ seconds, cost, solution });
+    run.incumbents.push({ seconds, cost });
     run.cost = cost;
+    this.progress();
+  }
+
+  onSolution({ method, seconds, solution }) {
+    this.runs[method].solutions.push({ seconds, solution });
     this.progress();
   }
 
@@ -399,7 +400,7 @@ class App {
     const isFinished = this.finished && run.seconds !== null && !run.original;
     const links = ["json", "csv", "png"].map((kind) => html("button", {
       class: "link", "aria-label": `Save the solution of ${run.label} as ${kind.toUpperCase()}`,
-      onclick: () => this.attempt(() => download("GET", `api/jobs/${this.finished}/result?format=${kind}&method=${i}`, undefined, `solution.${kind}`)),
+      onclick: () => this.attempt(() => download(`api/jobs/${this.finished}/result?format=${kind}&method=${i}`, `solution.${kind}`)),
     }, kind.toUpperCase()));
     return html("tr", { class: gap === 0 ? "best" : "" },
       html("th", { scope: "row" }, html("i", { class: `key series-${i}` }), run.label),

@@ -56,7 +56,8 @@ export class Editor {
 
   show() {
     this.showDrawing();
-    this.stage.parentElement.classList.toggle("wide", this.kind === "shop");
+    const isWide = this.kind === "shop" || (this.kind === "plane" && columnsOf(this.instance, this.keys).length > 3);
+    this.stage.parentElement.classList.toggle("wide", isWide);
     this.hint.textContent = HINTS[this.kind];
     this.undoButton.disabled = !this.history.length;
     this.table.replaceChildren(...this.settings(), this.kind === "shop" ? this.jobTable() : this.nodeTable());

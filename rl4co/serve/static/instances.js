@@ -9,7 +9,7 @@ const MATRICES = ["cost_matrix", "duration_matrix"];
 const TITLES = {
   demand: ["demand"], backhaul_demand: ["backhaul"], prizes: ["prize"],
   time_windows: ["opens", "closes"], service_times: ["service"], capacity: ["Capacity"],
-  max_length: ["Longest"], facilities: ["Facilities"], open_routes: ["Open routes"], machines: ["Machines"],
+  max_length: ["Longest route"], facilities: ["Facilities"], open_routes: ["Open routes"], machines: ["Machines"],
 };
 
 const tidy = (value) => Number(value.toPrecision(6));

@@ -17,17 +17,14 @@ export function makeDrawing(container, problem, instance, handlers) {
 
 /** A run before its first event: what a method did on an instance, as far as it is known. */
 export const newRun = (label, kind) => ({
-  label, kind, decisions: [], incumbents: [], solution: null, cost: null, seconds: null,
+  label, kind, decisions: [], incumbents: [], solutions: [], solution: null, cost: null, seconds: null,
   state: "queued", message: null,
 });
 
-/** Solutions of a run without decisions, in the order in which they were found. */
-function solutionsOf(run) {
-  const found = run.incumbents.map(({ seconds, cost, solution }) => ({ seconds, cost, solution }));
-  const last = found.at(-1);
-  if (run.solution && (!last || last.cost !== run.solution.cost))
-    found.push({ seconds: run.seconds, cost: run.solution.cost, solution: run.solution });
-  return found.filter(({ solution }) => solution);
+/** Solutions of a run without decisions, `{seconds, solution}`, in the order in which they were found. */
+function solutionsOf({ solutions, solution, seconds }) {
+  const isComplete = !solution || solutions.at(-1)?.solution.cost === solution.cost;
+  return isComplete ? solutions : [...solutions, { seconds, solution }];
 }
 
 /** Number of frames of a run; the first one has no action. */
@@ -44,7 +41,7 @@ export function frameOf(run, k) {
   }
   const shown = k > 0 ? solutionsOf(run)[k - 1] : null;
   if (!shown) return { actions: [], decision: null, cost: null, seconds: null };
-  return { actions: shown.solution.actions, decision: null, cost: shown.cost, seconds: shown.seconds };
+  return { actions: shown.solution.actions, decision: null, cost: shown.solution.cost, seconds: shown.seconds };
 }
 
 /** A player in `container`. `handlers` may have force(run, step, action), forbid(run, step, action)
@@ -99,9 +96,15 @@ export class Player {
   }
 
   refresh(animates = false) {
-    const makespans = this.runs.map((run) => this.view.measure(frameOf(run, countFrames(run) - 1).actions).value);
-    for (const pane of this.shown) pane.show(Math.max(...makespans), animates);
+    const longest = Math.max(...this.runs.map((run) => this.longestOf(run)));
+    for (const pane of this.shown) pane.show(longest, animates);
     this.timeline.show();
+  }
+
+  /** The largest value of all complete solutions of a run, for axes that stay as they are. */
+  longestOf(run) {
+    const last = this.view.measure(frameOf(run, countFrames(run) - 1).actions).value;
+    return Math.max(last, ...run.solutions.map(({ solution }) => solution.cost));
   }
 
   seek(position, says = true) {
@@ -236,7 +239,7 @@ class Pane {
     const found = solutionsOf(this.run);
     this.caption.replaceChildren("Solutions", html("small", {}, found.length ? `${found.length} improving` : ""));
     const first = Math.max(0, Math.min(this.step - 3, found.length - MAX_ROWS));
-    this.candidates.replaceChildren(...found.slice(first, first + MAX_ROWS).map(({ cost, seconds }, k) =>
+    this.candidates.replaceChildren(...found.slice(first, first + MAX_ROWS).map(({ solution: { cost }, seconds }, k) =>
       html("li", { class: `incumbent${first + k + 1 === this.step ? " chosen" : ""}` },
         html("span", { class: "name" }, format(cost, 4)),
         html("span", { class: "seconds" }, seconds === null ? "" : `${format(seconds)} s`))));

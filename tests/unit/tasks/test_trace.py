@@ -16,7 +16,7 @@ from rl4co.core.errors import ConfigError, InvalidActionError, UnsupportedError
 from rl4co.core.registry import ENVS
 from rl4co.data.formats import read_instance
 from rl4co.models import AttentionModelPolicy, DeepACOPolicy, L2DPolicy, MDAMPolicy
-from rl4co.tasks.trace import ByTracedModel, TracedDecision, decision_trace
+from rl4co.tasks.trace import ByTracedModel, decision_trace
 
 SMALL = {"embed_dim": 16, "num_heads": 2, "feedforward_hidden": 16}
 
@@ -121,14 +121,15 @@ def test_approach_reports_the_decisions_of_its_best_solution(tmp_path: Path):
     demand = [0, *[1] * 8]
     file.write_text(json.dumps({"coordinates": places, "demand": demand, "capacity": 3}))
     instance = read_instance(file)
-    traces: list[list[TracedDecision]] = []
     for method in ("greedy", "multistart_greedy", "sampling"):
         options = {"samples": 4, "seed": 1} if method == "sampling" else {}
-        answer = ByTracedModel(policy, env, method, options, on_trace=traces.append)(instance)
+        answer = ByTracedModel(policy, env, method, options)(instance)
+        assert answer.trace is not None and answer.trace.problem == "cvrp"
+        decisions = answer.trace.decisions
         visited = [node for route in answer.solution for node in route]
-        assert [d.action for d in traces[-1] if d.action] == visited
-        assert [d.forced for d in traces[-1]][:2] == [method == "multistart_greedy", False]
-    what_if = ByTracedModel(policy, env, forced=[5], on_trace=traces.append)(instance)
+        assert [d.action for d in decisions if d.action] == visited
+        assert [d.forced for d in decisions][:2] == [method == "multistart_greedy", False]
+    what_if = ByTracedModel(policy, env, forced=[5])(instance)
     assert what_if.solution[0][0] == 5
     with pytest.raises(ConfigError, match="forced or forbidden"):
         ByTracedModel(policy, env, "multistart_greedy", forced=[5])(instance)
