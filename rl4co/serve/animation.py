@@ -181,8 +181,8 @@ class _Frames:
         from matplotlib.figure import Figure
         from PIL import Image
 
-        size = (6, 6) if self.points is not None else (8, 5)
-        figure = Figure(figsize=size, dpi=100, layout="constrained")
+        figure_size = (6, 6) if self.points is not None else (8, 5)
+        figure = Figure(figsize=figure_size, dpi=100, layout="constrained")
         canvas, axes = FigureCanvasAgg(figure), figure.add_subplot()
         actions = self.actions[:, :step] if step else None
         self.env.render(self.state, actions, ax=axes, title=self._title(step))
