@@ -215,8 +215,8 @@ def decode_by_hooks(task: DecodingTask, strategy: Any) -> Rollout:
     first = {k: value[:, 0] for k, value in state.items() if k not in task.memory_keys}  # [B, ...]
     run = _copy_to_run(strategy)
     run.store_all_logp = task.with_entropy
-    if task.starts is not None:
-        start = flatten_starts(task.starts[..., -1])  # [S * B]
+    if task.starts:
+        start = flatten_starts(task.starts[-1])  # [S * B]
         run.select_start_nodes_fn = lambda td, env, num_starts: start
     td: TensorDictBase = TensorDict(first, batch_size=[batch])
     td, env, run.num_starts = run.pre_decoder_hook(td, env)

@@ -12,16 +12,6 @@ from torch import Tensor
 from rl4co.core.errors import ConfigError
 
 
-def clip_tanh(logits: Tensor, clipping: float) -> Tensor:
-    """Bounds logits to `[-clipping, clipping]` smoothly (Bello et al., 2017)."""
-    return torch.tanh(logits) * clipping
-
-
-def mask_forbidden(logits: Tensor, mask: Tensor) -> Tensor:
-    """Minus infinity where the mask forbids an action."""
-    return torch.where(mask, logits, -torch.inf)
-
-
 def keep_top_k(logits: Tensor, k: int) -> Tensor:
     """Minus infinity for all but the `k` largest logits of a row (ties at the border survive)."""
     if k < 1:
@@ -60,7 +50,7 @@ def filter_logits(
         temperature: Divides the logits; above 1 flattens the distribution.
         top_k: Keep this many actions (0 = all).
         top_p: Keep the nucleus of this probability (0 = all).
-        tanh_clipping: Bound of the tanh clipping (0 = none).
+        tanh_clipping: Bound of the tanh clipping (0 = none; Bello et al., 2017).
 
     Returns:
         `[*B, N]` in float32 or better: half precision cannot tell the logits of a few hundred
@@ -69,9 +59,9 @@ def filter_logits(
     if logits.dtype.itemsize < 4:
         logits = logits.float()
     if tanh_clipping > 0:
-        logits = clip_tanh(logits, tanh_clipping)
+        logits = torch.tanh(logits) * tanh_clipping
     if mask is not None:
-        logits = mask_forbidden(logits, mask)
+        logits = torch.where(mask, logits, -torch.inf)
     if temperature != 1.0:
         logits = logits / temperature
     if top_k:

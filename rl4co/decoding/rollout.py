@@ -69,7 +69,7 @@ class DecodingTask:
         memorise: Called with the state after each action, forced ones included; the keys that it
             returns are carried along in the state. None: the policy has no memory.
         memory_keys: Keys of the state that belong to the policy's memory.
-        starts: First actions `[B, S, K]` that are forced, or None.
+        starts: First actions that are forced, `[B, S]` each.
         record: State keys to keep for every step that the policy decides.
         with_log_probs: Whether log-probabilities of the chosen actions are wanted.
         with_entropy: Whether the entropy of each step is wanted.
@@ -82,17 +82,12 @@ class DecodingTask:
     logits: LogitsFn
     memorise: MemoryFn | None = None
     memory_keys: tuple[str, ...] = ()
-    starts: Tensor | None = None
+    starts: tuple[Tensor, ...] = ()
     record: tuple[str, ...] = ()
     with_log_probs: bool = True
     with_entropy: bool = False
     num_steps: int | None = None
     max_steps: int | None = None
-
-    @property
-    def forced_actions(self) -> tuple[Tensor, ...]:
-        """The forced first actions, `[B, S]` each."""
-        return () if self.starts is None else self.starts.unbind(-1)
 
     def step_range(self) -> tuple[int, int]:
         """Fewest and most steps to take: exactly `num_steps`, or the environment's bounds."""
@@ -126,7 +121,7 @@ def decode(task: DecodingTask, strategy: DecodingStrategy) -> Rollout:
         task: What is decoded.
         strategy: Chooses the actions.
     """
-    state, forced, end = task.state, task.forced_actions, EndOfEpisode(task)
+    state, forced, end = task.state, task.starts, EndOfEpisode(task)
     for action in forced:
         state = task.advance(state, action)
 

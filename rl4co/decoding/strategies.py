@@ -214,6 +214,10 @@ class DecodingStrategy:
         entropy = step_entropy(log_probs) if task.with_entropy else None
         return Decision(action, gather_nodes(log_probs, action), entropy, support)
 
+    def _is_fused(self, task: DecodingTask, logits: Tensor) -> bool:
+        """Whether the fused kernel may choose from these logits."""
+        return kernels.pointer.applies(logits) and self.is_softmax and not task.with_entropy
+
     def filter(self, logits: Tensor, mask: Tensor) -> Tensor:
         """Filtered logits `[*B, N]`; their softmax is the distribution over actions."""
         return filter_logits(
@@ -247,7 +251,7 @@ class Greedy(DecodingStrategy):
         self, task: DecodingTask, logits: Tensor, step: int, state: Mapping[str, Tensor]
     ) -> Decision:
         """As any strategy, or by the fused kernel."""
-        if type(self) is Greedy and _is_fused(self, task, logits):
+        if type(self) is Greedy and self._is_fused(task, logits):
             fused = kernels.pointer.select(logits, state["action_mask"], **self.filters)
             if fused is not None:
                 return Decision(*fused)
@@ -268,7 +272,7 @@ class Sampling(DecodingStrategy):
         self, task: DecodingTask, logits: Tensor, step: int, state: Mapping[str, Tensor]
     ) -> Decision:
         """As any strategy, or by the fused kernel with the same random numbers."""
-        if type(self) is Sampling and _is_fused(self, task, logits):
+        if type(self) is Sampling and self._is_fused(task, logits):
             uniform = torch.rand(*logits.shape[:-1], 1, generator=self.rng)
             mask = state["action_mask"]
             fused = kernels.pointer.select(logits, mask, uniform=uniform, **self.filters)
@@ -279,11 +283,6 @@ class Sampling(DecodingStrategy):
     def choose(self, logits: Tensor, step: int, state: Mapping[str, Tensor]) -> Tensor:
         """A draw from the softmax."""
         return sample_actions(logits, self.rng)
-
-
-def _is_fused(strategy: DecodingStrategy, task: DecodingTask, logits: Tensor) -> bool:
-    """Whether the fused kernel may choose from these logits."""
-    return kernels.pointer.applies(logits) and strategy.is_softmax and not task.with_entropy
 
 
 @dataclasses.dataclass(frozen=True)
@@ -323,8 +322,7 @@ class Evaluate(DecodingStrategy):
         """Follows the actions; asks the policy at every step only if nothing is recorded."""
         if not task.record:
             return decode(task, self)
-        forced = len(task.forced_actions)
-        return follow(task.env, task.state, self.known_actions, task.record, forced)
+        return follow(task.env, task.state, self.known_actions, task.record, len(task.starts))
 
     def choose(self, logits: Tensor, step: int, state: Mapping[str, Tensor]) -> Tensor:
         """The known action of this step."""

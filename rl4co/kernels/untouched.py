@@ -46,20 +46,11 @@ def is_untouched(module: nn.Module) -> bool:
     """
     if any(getattr(torch_module, f"_global{kind}") for kind in _HOOKS):
         return False
-    return all(_is_standard(part) for part in module.modules())
+    return all(is_standard(part) for part in module.modules())
 
 
 def is_standard(module: nn.Module) -> bool:
     """Whether a module itself, apart from its parts, is of a standard class without any change."""
-    return _is_standard(module)
-
-
-def may_replace(module: nn.Module) -> bool:
-    """Whether kernels are switched on and may do the work of this module."""
-    return are_enabled() and is_untouched(module)
-
-
-def _is_standard(module: nn.Module) -> bool:
     methods = _STANDARD.get(type(module))
     return (
         methods is not None
@@ -67,6 +58,11 @@ def _is_standard(module: nn.Module) -> bool:
         and methods.keys().isdisjoint(vars(module))
         and all(getattr(type(module), name) is method for name, method in methods.items())
     )
+
+
+def may_replace(module: nn.Module) -> bool:
+    """Whether kernels are switched on and may do the work of this module."""
+    return are_enabled() and is_untouched(module)
 
 
 for _layer in (nn.Linear, nn.LayerNorm, nn.BatchNorm1d, nn.InstanceNorm1d, nn.ReLU, nn.Identity):

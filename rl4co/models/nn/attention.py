@@ -130,10 +130,6 @@ class PointerAttention(nn.Module):
         self.project_out = nn.Linear(embed_dim, embed_dim, bias=out_bias)
         self.sdpa_fn = sdpa_fn or attention
 
-    def split_heads(self, x: Tensor) -> Tensor:
-        """`[B, N, D]` → `[B, H, N, d]`."""
-        return split_heads(x, self.num_heads)
-
     def forward(
         self,
         query: Tensor,
@@ -166,7 +162,7 @@ class PointerAttention(nn.Module):
 
     def glimpse(self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor) -> Tensor:
         """Concatenated heads `[B, Q, D]` of attention over the (allowed) nodes."""
-        q = self.split_heads(query)  # [B, H, Q, d]
+        q = split_heads(query, self.num_heads)  # [B, H, Q, d]
         inner = mask.unsqueeze(1) if self.mask_inner else None  # [B, 1, Q, N]
         return merge_heads(self.sdpa_fn(q, key, value, attn_mask=inner))
 
@@ -246,7 +242,8 @@ class PointerAttention(nn.Module):
         """
         x, w_key, w_value = change
         by_head = (1, self.num_heads, 1, -1)
-        q = self.split_heads(query) / math.sqrt(query.shape[-1] // self.num_heads)  # [B, H, Q, d]
+        q = split_heads(query, self.num_heads)  # [B, H, Q, d]
+        q = q / math.sqrt(q.shape[-1])
         slope = (q * w_key.view(by_head)).sum(-1, keepdim=True)  # [B, H, Q, 1]
         x_heads = x.unsqueeze(1)  # [B, 1, Q, N]
         scores = torch.addcmul(q @ key.mT, slope, x_heads)  # [B, H, Q, N]

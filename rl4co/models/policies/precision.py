@@ -5,13 +5,10 @@ from __future__ import annotations
 import contextlib
 
 from collections.abc import Iterator
-from typing import Any
-
 import torch
 
 from tensordict import TensorDictBase
-from torch import Tensor, nn
-from torch.utils._pytree import tree_map_only
+from torch import nn
 
 #: Precisions in which the environments' tolerances hold.
 _PRECISE = (torch.float32, torch.float64)
@@ -47,20 +44,6 @@ def match_precision(td: TensorDictBase, network: nn.Module) -> TensorDictBase:
             converted = td.copy() if converted is td else converted
             converted[key] = value.to(weight.dtype)
     return converted
-
-
-def is_inference(td: TensorDictBase) -> bool:
-    """Whether a call may run in inference mode, where no operation does autograd bookkeeping.
-
-    A step of one instance takes about a fifth less time that way. Autocast keeps converted weights
-    for its whole region, which may go on with gradients.
-    """
-    return not torch.is_grad_enabled() and not is_autocast_on(next(iter(td.values())).device.type)
-
-
-def leave_inference_mode(out: Any) -> Any:
-    """Copies of tensors made in inference mode, which can be used with gradients afterwards."""
-    return tree_map_only(Tensor, Tensor.clone, out)
 
 
 def is_autocast_on(device_type: str) -> bool:

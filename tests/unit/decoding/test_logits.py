@@ -11,11 +11,9 @@ from scipy.stats import chisquare
 
 from rl4co.core.errors import ConfigError
 from rl4co.decoding.logits import (
-    clip_tanh,
     filter_logits,
     keep_top_k,
     keep_top_p,
-    mask_forbidden,
     process_logits,
     sample_actions,
     sample_weights,
@@ -38,13 +36,13 @@ def kept(logits: torch.Tensor) -> list[int]:
 
 def test_tanh_clipping():
     """tanh(0) = 0, tanh(0.5) = 0.46211716, tanh(-2) = -0.96402758, times the bound 10."""
-    clipped = clip_tanh(torch.tensor([0.0, 0.5, -2.0]), 10.0)
+    clipped = filter_logits(torch.tensor([0.0, 0.5, -2.0]), None, tanh_clipping=10.0)
     torch.testing.assert_close(clipped, torch.tensor([0.0, 4.6211716, -9.6402758]))
 
 
 def test_mask_forbids_where_false():
     """True = allowed; allowed logits are untouched."""
-    out = mask_forbidden(torch.tensor([1.0, 2.0, 3.0]), torch.tensor([True, False, True]))
+    out = filter_logits(torch.tensor([1.0, 2.0, 3.0]), torch.tensor([True, False, True]))
     assert out.tolist() == [1.0, -INF, 3.0]
 
 
@@ -247,7 +245,7 @@ def test_forbidden_actions_are_never_drawn(num_actions, rng):
     logits = 8 * torch.randn(20_000, num_actions, generator=rng)
     mask = torch.rand(20_000, num_actions, generator=rng) < 0.5
     mask[:, 0] |= ~mask.any(-1)
-    draws = sample_actions(mask_forbidden(logits, mask), rng)
+    draws = sample_actions(filter_logits(logits, mask), rng)
     assert bool(mask.gather(-1, draws.unsqueeze(-1)).all())
 
 

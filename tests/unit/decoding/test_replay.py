@@ -347,7 +347,7 @@ def test_replay_function_on_a_table(make_env, table_logits, rng, settings):
         env,
         expand_solutions(dict(td.items()), 2),
         logits_fn,
-        starts=starts.unsqueeze(-1),
+        starts=(starts,),
         record=("current_node", "action_mask"),
         with_entropy=True,
     )

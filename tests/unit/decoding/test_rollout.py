@@ -121,7 +121,7 @@ def test_forced_starts(problem, table_logits):
         solutions_of(td, starts.shape[1]),
         table_logits(table),
         Greedy(),
-        starts=starts.unsqueeze(-1),
+        starts=(starts,),
     )
     assert out.forced == 1
     length = out.actions.shape[-1]
@@ -191,7 +191,7 @@ def test_walk_records_what_the_policy_saw(problem, table_logits, forced):
     """Following the actions of a rollout gives its trace and its final state."""
     env, td, table, _ = problem
     keys = ("current_node", "action_mask", "i", "locs")
-    starts = env.start_actions(dict(td.items()), 3).unsqueeze(-1) if forced else None
+    starts = (env.start_actions(dict(td.items()), 3),) if forced else ()
     made = decode(
         env, solutions_of(td, 3), table_logits(table), Greedy(), starts=starts, record=keys
     )

@@ -10,14 +10,16 @@ from typing import Any
 import torch
 
 from torch import Tensor, nn
+from typing_extensions import override
 
 from rl4co import kernels
 from rl4co.core.adapters import adapt
+from rl4co.core.errors import UnsupportedError
 from rl4co.decoding.rollout import SUPPORT
 from rl4co.decoding.strategies import DecodingStrategy
 from rl4co.envs.base import State
 from rl4co.models.embeddings import EmbeddingConfig, LinearDynamicEmbedding, make_embeddings
-from rl4co.models.nn.attention import AttentionFn, PointerAttention
+from rl4co.models.nn.attention import AttentionFn, PointerAttention, split_heads
 from rl4co.models.policies.autoregressive import AutoregressiveDecoder
 
 
@@ -110,25 +112,28 @@ class AttentionModelDecoder(AutoregressiveDecoder):
             return (*keys, *self.dynamic_embedding.state_keys)
         return None
 
-    def prepare(self, hidden: Tensor, state: Mapping[str, Tensor]) -> DecoderCache:
-        """Projects the node embeddings `[B, N, D]` for all steps to come."""
-        key, value, logit_key = self.project_node_embeddings(hidden).chunk(3, -1)  # [B, N, D]
+    def prepare(
+        self, hidden: Tensor | tuple[Tensor, Tensor], state: Mapping[str, Tensor]
+    ) -> DecoderCache:
+        """Projects the node embeddings `[B, N, D]` for all steps to come.
+
+        MatNet's encoder returns two of them: rows, to come from, and columns, to go to.
+        """
+        rows, columns = hidden if isinstance(hidden, tuple) else (hidden, hidden)
+        key, value, logit_key = self.project_node_embeddings(columns).chunk(3, -1)  # [B, N, D]
         graph_context = None
         if self.project_fixed_context is not None:
-            graph_context = self.project_fixed_context(hidden.mean(1, keepdim=True))
+            graph_context = self.project_fixed_context(columns.mean(1, keepdim=True))
+        # A plain module as context embedding gets the node embeddings themselves.
+        prepare_context = getattr(self.context_embedding, "prepare", None)
         return DecoderCache(
-            context=self._prepare_context(hidden),
+            context=rows if prepare_context is None else prepare_context(rows),
             graph_context=graph_context,
-            glimpse_key=self.pointer.split_heads(key),
-            glimpse_value=self.pointer.split_heads(value),
+            glimpse_key=split_heads(key, self.pointer.num_heads),
+            glimpse_value=split_heads(value, self.pointer.num_heads),
             logit_key=logit_key,
             folded_key=self.pointer.fold(logit_key) if self.dynamic_embedding is None else None,
         )
-
-    def _prepare_context(self, hidden: Tensor) -> Any:
-        """What the context embedding wants to keep; a plain module gets the node embeddings."""
-        prepare = getattr(self.context_embedding, "prepare", None)
-        return hidden if prepare is None else prepare(hidden)
 
     def forward(self, state: Mapping[str, Tensor], cache: DecoderCache) -> Tensor:
         """Logits `[B, Q, N]`, neither clipped nor masked."""
@@ -173,13 +178,13 @@ class AttentionModelDecoder(AutoregressiveDecoder):
         if dynamic is None:
             keys = cache.glimpse_key, cache.glimpse_value, cache.logit_key
             return self.pointer(query, *keys, state["action_mask"], cache.folded_key)
-        if isinstance(dynamic, LinearDynamicEmbedding) and self._changes_are_linear(dynamic):
+        if (
+            isinstance(dynamic, LinearDynamicEmbedding)
+            and dynamic.is_linear
+            and kernels.may_replace(self.pointer)
+        ):  # changes need not be written out
             return self._changed_logits(query, state, cache, dynamic)
         return self._dynamic_logits(query, state, cache, dynamic)
-
-    def _changes_are_linear(self, dynamic: LinearDynamicEmbedding) -> bool:
-        """Whether changes need not be written out, because the pointer is unchanged."""
-        return dynamic.is_linear and kernels.may_replace(self.pointer)
 
     def _changed_logits(
         self,
@@ -200,7 +205,7 @@ class AttentionModelDecoder(AutoregressiveDecoder):
     def _project_heads(
         self, heads: Tensor, state: Mapping[str, Tensor], cache: DecoderCache
     ) -> Tensor:
-        """The output projection `[B, Q, D]` → `[B, Q, D]`; for variants with another one."""
+        """The output projection `[B, Q, D]` → `[B, Q, D]`; see :class:`ProjectingDecoder`."""
         return self.pointer.project_out(heads)
 
     def _dynamic_logits(
@@ -212,16 +217,40 @@ class AttentionModelDecoder(AutoregressiveDecoder):
     ) -> Tensor:
         """Logits with keys and values of their own for every query, which is a row of its own."""
         key, value, logit_key = dynamic(state)  # [B, Q, N, D] each
-        shape, split = query.shape[:2], self.pointer.split_heads
+        shape, num_heads = query.shape[:2], self.pointer.num_heads
 
         def per_query(shared: Tensor) -> Tensor:  # [B, ...] -> [B * Q, ...]
             return shared.unsqueeze(1).expand(*shape, *shared.shape[1:]).flatten(0, 1)
 
         logits = self.pointer(
             query.flatten(0, 1).unsqueeze(1),  # [B * Q, 1, D]
-            per_query(cache.glimpse_key) + split(key.flatten(0, 1)),
-            per_query(cache.glimpse_value) + split(value.flatten(0, 1)),
+            per_query(cache.glimpse_key) + split_heads(key.flatten(0, 1), num_heads),
+            per_query(cache.glimpse_value) + split_heads(value.flatten(0, 1), num_heads),
             per_query(cache.logit_key) + logit_key.flatten(0, 1),
             state["action_mask"].flatten(0, 1).unsqueeze(1),
         )
         return logits.view(*shape, -1)
+
+
+class ProjectingDecoder(AttentionModelDecoder):
+    """A pointer decoder that projects the glimpse in a way of its own, by `_project_heads`.
+
+    Arguments: see :class:`AttentionModelDecoder`.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        dynamic = self.dynamic_embedding
+        if dynamic is not None and not isinstance(dynamic, LinearDynamicEmbedding):
+            raise UnsupportedError(
+                f"expected a LinearDynamicEmbedding or none for {type(self).__name__}, got "
+                f"{type(dynamic).__name__}"
+            )
+
+    @override
+    def point(self, query: Tensor, state: Mapping[str, Tensor], cache: DecoderCache) -> Tensor:
+        if isinstance(self.dynamic_embedding, LinearDynamicEmbedding):
+            return self._changed_logits(query, state, cache, self.dynamic_embedding)
+        keys = cache.glimpse_key, cache.glimpse_value
+        heads = self.pointer.glimpse(query, *keys, state["action_mask"])  # [B, Q, D]
+        return self.pointer.score(self._project_heads(heads, state, cache), cache.logit_key)

@@ -14,10 +14,9 @@ import torch
 
 from torch import Tensor, nn
 
-from rl4co.core.errors import ConfigError, UnsupportedError
-from rl4co.models.embeddings import LinearDynamicEmbedding
+from rl4co.core.errors import ConfigError
 from rl4co.models.nn.moe import MoE, MoEConfig
-from rl4co.models.zoo.am.decoder import AttentionModelDecoder, DecoderCache
+from rl4co.models.zoo.am.decoder import DecoderCache, ProjectingDecoder
 
 
 @dataclasses.dataclass
@@ -34,7 +33,7 @@ class ExpertsCache(DecoderCache):
     route: tuple[Tensor, Tensor] | None
 
 
-class ExpertsDecoder(AttentionModelDecoder):
+class ExpertsDecoder(ProjectingDecoder):
     """Pointer decoder with experts.
 
     $$z_t = \\Big(\\sum_e G(g_t)_e W_e g_t\\Big)^\\top K^\\ell / \\sqrt D, \\qquad
@@ -63,18 +62,14 @@ class ExpertsDecoder(AttentionModelDecoder):
                 f"expected routing_method 'input_choice' in a decoder, got "
                 f"{config.routing_method!r}: steps to come cannot be chosen from"
             )
-        dynamic = self.dynamic_embedding
-        if dynamic is not None and not isinstance(dynamic, LinearDynamicEmbedding):
-            raise UnsupportedError(
-                "expected a LinearDynamicEmbedding or none beside experts in the decoder, got "
-                f"{type(dynamic).__name__}; use moe_kwargs={{'encoder': ...}} alone"
-            )
         self.experts = MoE(embed_dim, embed_dim, None, config)
         self.choose_way = nn.Linear(embed_dim, 2, bias=False) if config.light_version else None
         if self.choose_way is None:  # the experts are all there is
             self.pointer.project_out = nn.Identity()  # type: ignore[assignment]
 
-    def prepare(self, hidden: Tensor, state: Mapping[str, Tensor]) -> ExpertsCache:
+    def prepare(  # type: ignore[override]
+        self, hidden: Tensor, state: Mapping[str, Tensor]
+    ) -> ExpertsCache:
         """Projects the node embeddings `[B, N, D]` and routes the instances."""
         plain = super().prepare(hidden, state)
         fields = {field.name: getattr(plain, field.name) for field in dataclasses.fields(plain)}
@@ -97,14 +92,6 @@ class ExpertsDecoder(AttentionModelDecoder):
             border = torch.rand(experts.shape, generator=rng, device=hidden.device)
         chosen = experts > border
         return chosen, torch.where(chosen, experts, chances[..., :1])
-
-    def point(self, query: Tensor, state: Mapping[str, Tensor], cache: DecoderCache) -> Tensor:
-        """Logits `[B, Q, N]` of queries `[B, Q, D]`."""
-        if isinstance(self.dynamic_embedding, LinearDynamicEmbedding):
-            return self._changed_logits(query, state, cache, self.dynamic_embedding)
-        keys = cache.glimpse_key, cache.glimpse_value
-        heads = self.pointer.glimpse(query, *keys, state["action_mask"])  # [B, Q, D]
-        return self.pointer.score(self._project_heads(heads, state, cache), cache.logit_key)
 
     def _project_heads(
         self, heads: Tensor, state: Mapping[str, Tensor], cache: DecoderCache

@@ -19,9 +19,9 @@ from torch import Tensor, nn
 from rl4co.core.errors import ConfigError, UnsupportedError
 from rl4co.core.layouts import node_index
 from rl4co.core.ops import gather_points, get_distance_matrix
-from rl4co.models.embeddings import ContextEmbedding, LinearDynamicEmbedding, coordinates
+from rl4co.models.embeddings import ContextEmbedding, coordinates
 from rl4co.models.nn.transformer import FeedForward
-from rl4co.models.zoo.am.decoder import AttentionModelDecoder, DecoderCache
+from rl4co.models.zoo.am.decoder import DecoderCache, ProjectingDecoder
 
 #: Distances below this count as this one, so that nodes at one place have a finite logarithm.
 SMALLEST_DISTANCE = 1e-6
@@ -40,7 +40,7 @@ class RefinedCache(DecoderCache):
     log_distance: Tensor | None
 
 
-class RefinedDecoder(AttentionModelDecoder):
+class RefinedDecoder(ProjectingDecoder):
     """Pointer decoder whose query is refined by the current state, with a bias to near nodes.
 
     $$z_t = (q_t + \\mathrm{FF}(q_t))^\\top K^\\ell / \\sqrt D - \\log d(a_{t-1}, \\cdot), \\qquad
@@ -69,16 +69,11 @@ class RefinedDecoder(AttentionModelDecoder):
         **kwargs: Any,
     ) -> None:
         super().__init__(embed_dim, env_name=env_name, **kwargs)
-        context, dynamic = self.context_embedding, self.dynamic_embedding
+        context = self.context_embedding
         if not isinstance(context, ContextEmbedding):
             raise UnsupportedError(
                 "expected a ContextEmbedding for a refined glimpse or a distance bias, got "
                 f"{type(context).__name__}"
-            )
-        if dynamic is not None and not isinstance(dynamic, LinearDynamicEmbedding):
-            raise UnsupportedError(
-                "expected a LinearDynamicEmbedding or none for a refined glimpse or a distance "
-                f"bias, got {type(dynamic).__name__}"
             )
         if refinement_hidden is not None and refinement_hidden < 1:
             raise ConfigError(
@@ -104,7 +99,9 @@ class RefinedDecoder(AttentionModelDecoder):
         keys = super().replay_keys
         return None if keys is None else tuple(dict.fromkeys((*keys, "current_node")))
 
-    def prepare(self, hidden: Tensor, state: Mapping[str, Tensor]) -> RefinedCache:
+    def prepare(  # type: ignore[override]
+        self, hidden: Tensor, state: Mapping[str, Tensor]
+    ) -> RefinedCache:
         """Projects the node embeddings `[B, N, D]` and measures distances."""
         plain = super().prepare(hidden, state)
         fields = {field.name: getattr(plain, field.name) for field in dataclasses.fields(plain)}
@@ -128,13 +125,7 @@ class RefinedDecoder(AttentionModelDecoder):
     def point(self, query: Tensor, state: Mapping[str, Tensor], cache: DecoderCache) -> Tensor:
         """Logits `[B, Q, N]` of queries `[B, Q, D]`."""
         assert isinstance(cache, RefinedCache)
-        if isinstance(self.dynamic_embedding, LinearDynamicEmbedding):
-            logits = self._changed_logits(query, state, cache, self.dynamic_embedding)
-        else:
-            keys = cache.glimpse_key, cache.glimpse_value
-            heads = self.pointer.glimpse(query, *keys, state["action_mask"])  # [B, Q, D]
-            refined = self._project_heads(heads, state, cache)
-            logits = self.pointer.score(refined, cache.logit_key)
+        logits = super().point(query, state, cache)
         return logits if cache.log_distance is None else logits - self._bias(state, cache)
 
     def _bias(self, state: Mapping[str, Tensor], cache: RefinedCache) -> Tensor:

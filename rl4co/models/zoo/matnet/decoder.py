@@ -2,13 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
-
-from collections.abc import Mapping
-
-from torch import Tensor
-
-from rl4co.models.zoo.am import AttentionModelDecoder, DecoderCache
+from rl4co.models.zoo.am import AttentionModelDecoder
 
 
 class MatNetDecoder(AttentionModelDecoder):
@@ -16,11 +10,3 @@ class MatNetDecoder(AttentionModelDecoder):
 
     Arguments: see :class:`AttentionModelDecoder`.
     """
-
-    def prepare(  # type: ignore[override]
-        self, hidden: tuple[Tensor, Tensor], state: Mapping[str, Tensor]
-    ) -> DecoderCache:
-        """Contexts from the rows, everything else from the columns, `[B, N, D]` each."""
-        rows, columns = hidden
-        cache = super().prepare(columns, state)
-        return dataclasses.replace(cache, context=self._prepare_context(rows))

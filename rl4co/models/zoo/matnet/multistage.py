@@ -19,7 +19,7 @@ from rl4co.core.errors import ConfigError, UnsupportedError
 from rl4co.core.ops import gather_points
 from rl4co.decoding.strategies import DecodeType
 from rl4co.envs.base import RL4COEnvBase
-from rl4co.models.nn.attention import PointerAttention
+from rl4co.models.nn.attention import PointerAttention, split_heads
 from rl4co.models.policies.autoregressive import (
     AutoregressiveDecoder,
     AutoregressiveEncoder,
@@ -152,11 +152,11 @@ class MultiStageDecoder(AutoregressiveDecoder):
         *parts, logit_keys = zip(*projected, strict=True)
         query, key, value = (torch.cat(part, 1) for part in parts)
         pointers = self._pointers()
-        split = pointers[0].split_heads
+        num_heads = pointers[0].num_heads
         return StageCache(
             query,
-            split(key).contiguous(),
-            split(value).contiguous(),
+            split_heads(key, num_heads).contiguous(),
+            split_heads(value, num_heads).contiguous(),
             list(logit_keys),
             [pointer.fold(key) for pointer, key in zip(pointers, logit_keys, strict=True)],
         )

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,15 +10,13 @@ import torch
 from torch import Tensor, nn
 
 from rl4co.core.checks import check_at_least
-from rl4co.core.errors import UnsupportedError
-from rl4co.models.embeddings import LinearDynamicEmbedding
-from rl4co.models.zoo.am import AttentionModelDecoder, DecoderCache
+from rl4co.models.zoo.am.decoder import DecoderCache, ProjectingDecoder
 
 #: State key of the strategy that a solution follows, `[B, S]`.
 STRATEGY = "strategy"
 
 
-class PolyNetDecoder(AttentionModelDecoder):
+class PolyNetDecoder(ProjectingDecoder):
     """Pointer decoder with k strategies.
 
     $$z_t = (g_t + p_t)^\\top K^\\ell / \\sqrt D, \\qquad
@@ -47,12 +43,6 @@ class PolyNetDecoder(AttentionModelDecoder):
     ) -> None:
         super().__init__(embed_dim, **kwargs)
         check_at_least(1, k=k, poly_layer_dim=poly_layer_dim)
-        dynamic = self.dynamic_embedding
-        if dynamic is not None and not isinstance(dynamic, LinearDynamicEmbedding):
-            raise UnsupportedError(
-                "expected a LinearDynamicEmbedding or none for PolyNet, got "
-                f"{type(dynamic).__name__}"
-            )
         self.k = k
         num_digits = (k - 1).bit_length()
         shifts = torch.arange(num_digits - 1, -1, -1)  # the most significant digit first
@@ -79,27 +69,6 @@ class PolyNetDecoder(AttentionModelDecoder):
         mask = state["action_mask"]
         strategies = torch.arange(mask.shape[1], device=mask.device) % self.k
         return {STRATEGY: strategies.expand(mask.shape[:2])}
-
-    def prepare(
-        self, hidden: Tensor | tuple[Tensor, Tensor], state: Mapping[str, Tensor]
-    ) -> DecoderCache:
-        """Projects the node embeddings `[B, N, D]` for all steps to come.
-
-        MatNet's encoder returns two of them: rows, to come from, and columns, to go to.
-        """
-        if not isinstance(hidden, tuple):
-            return super().prepare(hidden, state)
-        rows, columns = hidden
-        cache = super().prepare(columns, state)
-        return dataclasses.replace(cache, context=self._prepare_context(rows))
-
-    def point(self, query: Tensor, state: Mapping[str, Tensor], cache: DecoderCache) -> Tensor:
-        """Logits `[B, Q, N]` of queries `[B, Q, D]`."""
-        if isinstance(self.dynamic_embedding, LinearDynamicEmbedding):
-            return self._changed_logits(query, state, cache, self.dynamic_embedding)
-        keys = cache.glimpse_key, cache.glimpse_value
-        heads = self.pointer.glimpse(query, *keys, state["action_mask"])  # [B, Q, D]
-        return self.pointer.score(self._project_heads(heads, state, cache), cache.logit_key)
 
     def _project_heads(
         self, heads: Tensor, state: Mapping[str, Tensor], cache: DecoderCache
