@@ -223,21 +223,3 @@ class GreedyMultiStartAugmentEval(AugmentationEval):
         starts = self.num_starts or self.env.get_num_starts(td)
         seen = self.augmentation(td)
         return self._solve(policy, td, seen, decode_type="multistart_greedy", num_starts=starts)
-
-
-def get_automatic_batch_size(
-    eval_fn: EvalBase, start_batch_size: int = 8192, max_batch_size: int = 4096
-) -> int:
-    """Instances per batch, a power of two, for the solutions that an evaluation decodes of each.
-
-    Ten starts count as one solution: they share what is computed of an instance.
-
-    Args:
-        eval_fn: The evaluation.
-        start_batch_size: Batch of an evaluation with one solution per instance.
-        max_batch_size: Most instances.
-    """
-    solutions = max(1, (getattr(eval_fn, "num_starts", None) or 1) // 10)
-    solutions *= getattr(eval_fn, "num_augment", 1) * getattr(eval_fn, "samples", 1)
-    batch_size = max(1, min(start_batch_size // solutions, max_batch_size))
-    return int(2 ** (batch_size.bit_length() - 1))

@@ -148,7 +148,6 @@ MOVED: dict[str, dict[str, str]] = {
         f"{_EMBEDDINGS}.flp": "FLPInitEmbedding",
         f"{_EMBEDDINGS}.mcp": "MCPInitEmbedding",
         f"{_ZOO}.matnet.encoder": "MatNetInitEmbedding=MatrixInitEmbedding",
-        f"{_COMPAT}.shops": "FJSPMatNetInitEmbedding",
     },
     "rl4co.models.nn.graph.attnnet": {
         f"{_COMPAT}.networks": "GraphAttentionNetwork MultiHeadAttentionLayer Normalization "
@@ -188,11 +187,7 @@ MOVED: dict[str, dict[str, str]] = {
         f"{_ZOO}.ham.encoder": "GraphHeterogeneousAttentionEncoder="
         "HeterogeneousAttentionModelEncoder"
     },
-    "rl4co.models.zoo.l2d.decoder": {
-        f"{_COMPAT}.shops": "L2DAttnActor",
-    },
     "rl4co.models.zoo.matnet.encoder": {"rl4co.models.nn.matnet": "MatNetLayer"},
-    "rl4co.models.zoo.matnet.matnet_w_sa": {f"{_COMPAT}.shops": "Encoder"},
     "rl4co.models.zoo.matnet.policy": {f"{_ZOO}.matnet.multistage": "MultiStageFFSPPolicy"},
     "rl4co.models.zoo.mdam.encoder": {
         f"{_ZOO}.mdam.encoder": "MDAMGraphAttentionEncoder=MDAMEncoder"
@@ -210,7 +205,7 @@ MOVED: dict[str, dict[str, str]] = {
     # ---------------------------------------------------------------- tasks and utilities
     "rl4co.tasks.eval": {
         f"{_COMPAT}.evaluation": "EvalBase GreedyEval AugmentationEval SamplingEval "
-        "GreedyMultiStartEval GreedyMultiStartAugmentEval get_automatic_batch_size"
+        "GreedyMultiStartEval GreedyMultiStartAugmentEval"
     },
     "rl4co.tasks.train": {"rl4co.tasks.train": "train=main"},
     "rl4co.utils.callbacks.speed_monitor": {f"{_COMPAT}.callbacks": "SpeedMonitor"},
@@ -301,7 +296,9 @@ MISSING: dict[str, dict[str, str]] = {
         "NoEdgeEmbedding": "leave out `edge` of the problem's EnvEmbeddings",
     },
     "rl4co.models.nn.env_embeddings.init": {
-        "JSSPInitEmbedding FJSPInitEmbedding": "use rl4co.models.zoo.l2d.encoder.ShopInitEmbedding",
+        "JSSPInitEmbedding FJSPInitEmbedding FJSPMatNetInitEmbedding": (
+            "use rl4co.models.zoo.l2d.encoder.ShopInitEmbedding"
+        ),
         "VRPPolarInitEmbedding": "use env_edge_embedding('cvrpmvc', config), as GLOP does",
     },
     "rl4co.models.nn.flash_attention": {
@@ -335,7 +332,9 @@ MISSING: dict[str, dict[str, str]] = {
     "rl4co.models.zoo.ham.attention": {"HeterogenousMHA": "use HeterogeneousAttention"},
     "rl4co.models.zoo.ham.encoder": {"HeterogeneuousMHALayer": "use HeterogeneousLayer"},
     "rl4co.models.zoo.l2d.decoder": {
-        "L2DActor L2DAttnPointer JSSPActor FJSPActor": "use rl4co.models.zoo.l2d.actors",
+        "L2DActor L2DAttnActor L2DAttnPointer JSSPActor FJSPActor": (
+            "use rl4co.models.zoo.l2d.actors"
+        ),
         "AttnActor": "use StepwisePPO with an AttentionModelPolicy, which needs no L2DDecoder",
     },
     "rl4co.models.zoo.l2d.encoder": {"GCN4JSSP": "use GCNEncoder of this module"},
@@ -345,10 +344,6 @@ MISSING: dict[str, dict[str, str]] = {
     },
     "rl4co.models.zoo.matnet.encoder": {
         "MixedScoresSDPA MatNetCrossMHA MatNetMHA": "use rl4co.models.nn.mixed_attention"
-    },
-    "rl4co.models.zoo.matnet.matnet_w_sa": {
-        "apply_weights_and_combine MixedScoreFF EfficientMixedScoreMultiHeadAttention "
-        "EncoderLayer": "pass self_attention=True to MatNetEncoder or MatNetLayers"
     },
     "rl4co.models.zoo.matnet.model": {
         "select_matnet_policy": "MatNet and MatNetPolicy choose by `env_name`"
@@ -368,7 +363,10 @@ MISSING: dict[str, dict[str, str]] = {
         "Decoder": "use PointerNetworkDecoder",
     },
     "rl4co.models.zoo.ptrnet.encoder": {"Encoder": "use PointerNetworkEncoder"},
-    "rl4co.tasks.eval": {"check_unused_kwargs": "unknown arguments are errors"},
+    "rl4co.tasks.eval": {
+        "check_unused_kwargs": "unknown arguments are errors",
+        "get_automatic_batch_size": "pass batch_size to evaluate_policy",
+    },
     "rl4co.utils.decoding": {"decode_logprobs": "use Greedy or Sampling of this module"},
     "rl4co.utils.lightning": {"remove_key clean_hydra_config": _INTERNAL},
     "rl4co.utils.ops": {
@@ -401,6 +399,10 @@ GONE: dict[str, str] = {
     ),
     "rl4co.models.zoo.glop.adapter.tsp_adapter": "use TSPAdapter of rl4co.models.zoo.glop.adapter",
     "rl4co.models.zoo.glop.adapter.vrp_adapter": "use CVRPAdapter of rl4co.models.zoo.glop.adapter",
+    "rl4co.models.zoo.matnet.matnet_w_sa": (
+        "use MatNetShopEncoder of rl4co.models.zoo.l2d.encoder, or pass self_attention=True to "
+        "MatNetLayers"
+    ),
     "rl4co.models.zoo.mdam.mha": "MDAMEncoder keeps the last layer, which is re-evaluated",
     "rl4co.models.zoo.n2s.decoder": (
         "use N2SDecoder of rl4co.models.zoo.n2s.policy, NodePairRemoval and NodePairReinsertion "

@@ -12,12 +12,13 @@ names (`rl4co.envs`, `rl4co.embeddings`, `rl4co.models`, `rl4co.formulations` ..
 
 from __future__ import annotations
 
+import functools
 import importlib
 import pkgutil
 import sys
 
 from collections.abc import Callable, Iterator, Mapping
-from importlib.metadata import entry_points
+from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar
@@ -26,6 +27,12 @@ from rl4co.core.errors import RegistryError, UnknownNameError
 
 T = TypeVar("T")
 D = TypeVar("D")
+
+
+@functools.cache
+def entry_points(group: str) -> tuple[metadata.EntryPoint, ...]:
+    """The entry points of a group, searched for once: the search reads every installed package."""
+    return tuple(metadata.entry_points(group=group))
 
 
 class Registry(Mapping[str, T], Generic[T]):

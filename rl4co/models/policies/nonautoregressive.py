@@ -26,7 +26,6 @@ from rl4co.decoding.edges import (
     edge_log_likelihood,
     sample_by_edges,
 )
-from rl4co.decoding.strategies import DecodeType
 from rl4co.envs.base import RL4COEnvBase
 from rl4co.models.embeddings import EmbeddedGraph, EmbeddingConfig
 from rl4co.models.nn.edge_gnn import EdgeGNN, EdgeHead
@@ -323,13 +322,7 @@ class NARGNNPolicy(NonAutoregressivePolicy):
         edge_options: Settings of the problem's edge embedding.
         by_node: Whether the weights of a node's edges add up to one.
         rule: What to do where no candidate edge is allowed, "nearest" or "uniform".
-        temperature: Softmax temperature.
-        train_decode_type: Decode type of the training phase.
-        val_decode_type: Decode type of the validation phase.
-        test_decode_type: Decode type of the test phase.
-        replay_chunk: Steps per piece of the replay in training (None = all at once).
-        check_nan: Whether NaN raise an error.
-        heuristic: Replaces the weights of the encoder, whose candidate edges stay.
+        kwargs: See :class:`NonAutoregressivePolicy`.
     """
 
     def __init__(
@@ -345,13 +338,7 @@ class NARGNNPolicy(NonAutoregressivePolicy):
         edge_options: Mapping[str, Any] | None = None,
         by_node: bool = False,
         rule: Rule = "nearest",
-        temperature: float = 1.0,
-        train_decode_type: DecodeType = "sampling",
-        val_decode_type: DecodeType = "greedy",
-        test_decode_type: DecodeType = "greedy",
-        replay_chunk: int | None = None,
-        check_nan: bool = True,
-        heuristic: Heuristic | None = None,
+        **kwargs: Any,
     ) -> None:
         super().__init__(
             encoder
@@ -367,13 +354,7 @@ class NARGNNPolicy(NonAutoregressivePolicy):
             ),
             decoder or NonAutoregressiveDecoder(rule),
             env_name,
-            temperature=temperature,
-            train_decode_type=train_decode_type,
-            val_decode_type=val_decode_type,
-            test_decode_type=test_decode_type,
-            replay_chunk=replay_chunk,
-            check_nan=check_nan,
-            heuristic=heuristic,
+            **kwargs,
         )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 
 from collections.abc import Iterator
+
 import torch
 
 from tensordict import TensorDictBase

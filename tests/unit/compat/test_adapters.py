@@ -24,10 +24,10 @@ from rl4co.models.nn.graph.gcn import GCNEncoder
 from rl4co.models.nn.graph.hgnn import HetGNNEncoder
 from rl4co.models.nn.graph.mpnn import MessagePassingEncoder
 from rl4co.models.nn.mlp import MLP
-from rl4co.models.zoo.l2d.decoder import L2DAttnActor, L2DDecoder
+from rl4co.models.zoo.l2d.actors import PointerActor
+from rl4co.models.zoo.l2d.decoder import L2DDecoder
 from rl4co.models.zoo.l2d.model import L2DPPOModel
 from rl4co.models.zoo.l2d.policy import L2DPolicy, L2DPolicy4PPO
-from rl4co.models.zoo.matnet.matnet_w_sa import Encoder
 from rl4co.models.zoo.nargnn.encoder import NARGNNNodeEncoder
 from rl4co.models.zoo.symnco import losses
 from rl4co.tasks import eval as evaluation
@@ -99,15 +99,6 @@ def test_evaluation_by_sampling_and_of_one_s_own(tsp, policy):
         evaluation.SamplingEval(tsp, sample=3)
     with pytest.raises(ConfigError, match="select_best"):
         evaluation.SamplingEval(tsp, samples=3, select_best=False)
-
-
-def test_automatic_batch_size(tsp):
-    """8192 solutions in all, at most 4096 instances, a power of two."""
-    size = evaluation.get_automatic_batch_size
-    assert size(evaluation.GreedyEval(tsp)) == 4096
-    assert size(evaluation.SamplingEval(tsp, samples=1280)) == 4  # 8192 // 1280 = 6
-    assert size(evaluation.GreedyMultiStartAugmentEval(tsp, num_starts=100)) == 64  # 102
-    assert size(evaluation.GreedyMultiStartEval(tsp, num_starts=5)) == 4096  # not divided by zero
 
 
 # ---------------------------------------------------------------- tensors
@@ -294,8 +285,8 @@ def test_parts_of_shops():
         L2DDecoder(
             env_name="fjsp",
             embed_dim=16,
-            feature_extractor=Encoder(16, 2, 1),
-            actor=L2DAttnActor(16, 2, env_name="fjsp", scaling_factor=20, stepwise=True),
+            feature_extractor=HetGNNEncoder(16, 1),
+            actor=PointerActor(16, 2),
         ),
     ]
     for decoder in decoders:

@@ -21,7 +21,7 @@ from rl4co import kernels
 from rl4co.core.ops import gather_nodes, step_entropy
 from rl4co.decoding.logits import filter_logits, sample_weights
 from rl4co.kernels import build, pointer
-from rl4co.models.nn.attention import PointerAttention
+from rl4co.models.nn.attention import PointerAttention, split_heads
 
 #: Relative to the largest value, float32 against float64.
 TOLERANCE = 2e-5
@@ -114,7 +114,7 @@ def reference_logits(x: Inputs, mask_inner: bool = True, bias: Tensor | None = N
     size = x.query.shape[-1]
     attention = PointerAttention(size, x.heads, mask_inner).to(x.query)
     torch.nn.init.eye_(attention.project_out.weight)
-    key, value = (attention.split_heads(part) for part in (x.key, x.value))
+    key, value = (split_heads(part, x.heads) for part in (x.key, x.value))
     logits = attention(x.query, key, value, x.logit_key * math.sqrt(size), x.mask)
     return logits if bias is None else logits + bias.unsqueeze(1)
 

@@ -17,6 +17,7 @@ from rl4co.models.nn.attention import (
     PointerAttention,
     check_heads,
     scaled_dot_product_attention_simple,
+    split_heads,
 )
 from rl4co.models.nn.norm import make_normalization
 from rl4co.models.nn.transformer import GraphAttentionNetwork
@@ -172,9 +173,9 @@ def test_glimpses_of_every_size(batch, queries, grad, rng):
     allowed[..., 0] |= ~allowed.any(-1)
     before = allowed.clone()
     with torch.set_grad_enabled(grad):
-        split = pointer.split_heads
-        out = pointer.glimpse(query, split(key), split(value), allowed)
-        heads = batched_attention(split(query), split(key), split(value), allowed)
+        q, k, v = (split_heads(part, HEADS) for part in (query, key, value))
+        out = pointer.glimpse(query, k, v, allowed)
+        heads = batched_attention(q, k, v, allowed)
         expected = heads.transpose(1, 2).flatten(2)
     torch.testing.assert_close(out.double(), expected, atol=1e-5, rtol=1e-5)
     assert torch.equal(allowed, before)
@@ -217,7 +218,7 @@ def test_glimpse(mask_inner, rng):
     query, key, value = (torch.randn(2, n, DIM, generator=rng) for n in (4, 5, 5))
     allowed = torch.rand(2, 4, 5, generator=rng) < 0.6
     allowed[..., 1] = True
-    out = pointer.glimpse(query, pointer.split_heads(key), pointer.split_heads(value), allowed)
+    out = pointer.glimpse(query, split_heads(key, HEADS), split_heads(value, HEADS), allowed)
     for b in range(2):
         for h in range(HEADS):
             expected = plain_attention(

@@ -15,7 +15,6 @@ from torch import Tensor, nn
 from rl4co.core.checks import check_positive
 from rl4co.core.errors import ConfigError
 from rl4co.decoding.logits import process_logits
-from rl4co.decoding.strategies import DecodeType
 from rl4co.envs.base import RL4COEnvBase
 from rl4co.models.policies.acting import StepwiseActor
 from rl4co.models.policies.autoregressive import AutoregressivePolicy
@@ -42,16 +41,11 @@ class L2DPolicy(AutoregressivePolicy):
         init_embedding: Replaces the linear map of features in the encoder.
         stepwise_encoding: Whether each state is encoded anew, or the fresh instance once.
         tanh_clipping: Bound of the tanh clipping of logits.
-        train_decode_type: Decode type of the training phase.
         num_heads: Attention heads of "matnet" and "pointer".
         feedforward_hidden: Width of the encoder's networks (default: 2 D).
         actor_hidden_dim: Width of the decoder "mlp" (default: D).
         self_attention: Whether "matnet" has self-attention beside cross-attention.
-        temperature: Softmax temperature.
-        replay_chunk: Steps per piece of the replay in training (None = all at once).
-        check_nan: Whether NaN log-likelihoods raise an error.
-
-    Other arguments: see :class:`ConstructivePolicy`.
+        kwargs: See :class:`ConstructivePolicy`.
     """
 
     def __init__(
@@ -67,17 +61,11 @@ class L2DPolicy(AutoregressivePolicy):
         init_embedding: nn.Module | None = None,
         stepwise_encoding: bool = False,
         tanh_clipping: float = 10.0,
-        train_decode_type: DecodeType = "sampling",
-        val_decode_type: DecodeType = "greedy",
-        test_decode_type: DecodeType = "greedy",
         num_heads: int = 8,
         feedforward_hidden: int | None = None,
         actor_hidden_dim: int | None = None,
         self_attention: bool = True,
-        temperature: float = 1.0,
-        mask_logits: bool = True,
-        replay_chunk: int | None = None,
-        check_nan: bool = True,
+        **kwargs: Any,
     ) -> None:
         check_positive(scaling_factor=scaling_factor)
         if stepwise_encoding and isinstance(decoder, nn.Module):
@@ -100,14 +88,8 @@ class L2DPolicy(AutoregressivePolicy):
             encoder=NoEncoder() if stepwise_encoding else encoder,
             decoder=decoder,
             env_name=env_name,
-            temperature=temperature,
             tanh_clipping=tanh_clipping,
-            mask_logits=mask_logits,
-            train_decode_type=train_decode_type,
-            val_decode_type=val_decode_type,
-            test_decode_type=test_decode_type,
-            replay_chunk=replay_chunk,
-            check_nan=check_nan,
+            **kwargs,
         )
 
 

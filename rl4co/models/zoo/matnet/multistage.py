@@ -17,7 +17,6 @@ from torch import Tensor, nn
 from rl4co.core.checks import check_at_least
 from rl4co.core.errors import ConfigError, UnsupportedError
 from rl4co.core.ops import gather_points
-from rl4co.decoding.strategies import DecodeType
 from rl4co.envs.base import RL4COEnvBase
 from rl4co.models.nn.attention import PointerAttention, split_heads
 from rl4co.models.policies.autoregressive import (
@@ -199,16 +198,11 @@ class MultiStageFFSPPolicy(AutoregressivePolicy):
         normalization: "batch", "instance", "layer" or None.
         feedforward_hidden: Width of the encoders' feed-forward layers.
         bias: Whether the encoders' attention projections have biases.
-        train_decode_type: Decode type of the training phase.
         env_name: Environment used when none is passed.
         tanh_clipping: Bound of the tanh clipping of logits.
-        temperature: Softmax temperature.
-        replay_chunk: Steps per piece of the replay in training (None = all at once).
-        check_nan: Whether NaN log-likelihoods raise an error.
         out_bias_pointer_attn: Whether the output projection of the pointers has a bias, as in the
             original code.
-
-    Other arguments: see :class:`ConstructivePolicy`.
+        kwargs: See :class:`ConstructivePolicy`.
     """
 
     def __init__(
@@ -221,16 +215,10 @@ class MultiStageFFSPPolicy(AutoregressivePolicy):
         normalization: str | None = "instance",
         feedforward_hidden: int = 512,
         bias: bool = False,
-        train_decode_type: DecodeType = "sampling",
-        val_decode_type: DecodeType = "greedy",
-        test_decode_type: DecodeType = "greedy",
         env_name: str = "ffsp",
         tanh_clipping: float = 10.0,
-        temperature: float = 1.0,
-        mask_logits: bool = True,
-        replay_chunk: int | None = None,
-        check_nan: bool = True,
         out_bias_pointer_attn: bool = False,
+        **kwargs: Any,
     ) -> None:
         check_at_least(1, stage_cnt=stage_cnt)
         stages = [
@@ -250,14 +238,8 @@ class MultiStageFFSPPolicy(AutoregressivePolicy):
                 stage_cnt, embed_dim, num_heads, use_graph_context, out_bias_pointer_attn
             ),
             env_name=env_name,
-            temperature=temperature,
             tanh_clipping=tanh_clipping,
-            mask_logits=mask_logits,
-            train_decode_type=train_decode_type,
-            val_decode_type=val_decode_type,
-            test_decode_type=test_decode_type,
-            replay_chunk=replay_chunk,
-            check_nan=check_nan,
+            **kwargs,
         )
 
     def forward(

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from torch import nn
 
-from rl4co.decoding.strategies import DecodeType
 from rl4co.models.policies.autoregressive import AutoregressivePolicy
 from rl4co.models.zoo.matnet.decoder import MatNetDecoder
 from rl4co.models.zoo.matnet.encoder import MatNetEncoder
@@ -26,15 +27,10 @@ class MatNetPolicy(AutoregressivePolicy):
         context_embedding: Replaces the context embedding.
         use_graph_context: Whether the mean column embedding enters the query.
         bias: Whether the encoder's attention projections have biases.
-        check_nan: Whether NaN log-likelihoods raise an error.
-        temperature: Softmax temperature.
         tanh_clipping: Bound of the tanh clipping of logits.
-        train_decode_type: Decode type of the training phase.
-        replay_chunk: Steps per piece of the replay in training (None = all at once).
         out_bias_pointer_attn: Whether the output projection of the pointer has a bias, as in the
             original code.
-
-    Other arguments: see :class:`ConstructivePolicy`.
+        kwargs: See :class:`ConstructivePolicy`.
     """
 
     def __init__(
@@ -51,15 +47,9 @@ class MatNetPolicy(AutoregressivePolicy):
         context_embedding: nn.Module | None = None,
         use_graph_context: bool = False,
         bias: bool = False,
-        check_nan: bool = True,
-        temperature: float = 1.0,
         tanh_clipping: float = 10.0,
-        mask_logits: bool = True,
-        train_decode_type: DecodeType = "sampling",
-        val_decode_type: DecodeType = "greedy",
-        test_decode_type: DecodeType = "greedy",
-        replay_chunk: int | None = None,
         out_bias_pointer_attn: bool = False,
+        **kwargs: Any,
     ) -> None:
         super().__init__(
             encoder=encoder
@@ -82,12 +72,6 @@ class MatNetPolicy(AutoregressivePolicy):
                 out_bias_pointer_attn=out_bias_pointer_attn,
             ),
             env_name=env_name,
-            temperature=temperature,
             tanh_clipping=tanh_clipping,
-            mask_logits=mask_logits,
-            train_decode_type=train_decode_type,
-            val_decode_type=val_decode_type,
-            test_decode_type=test_decode_type,
-            replay_chunk=replay_chunk,
-            check_nan=check_nan,
+            **kwargs,
         )

@@ -12,7 +12,6 @@ from typing import Any
 from torch import nn
 
 from rl4co.core.checks import check_at_least
-from rl4co.decoding.strategies import DecodeType
 from rl4co.models.policies.autoregressive import AutoregressivePolicy
 from rl4co.models.zoo.ptrnet.critic import PointerNetworkCritic
 from rl4co.models.zoo.ptrnet.decoder import PointerNetworkDecoder
@@ -31,12 +30,7 @@ class PointerNetworkPolicy(AutoregressivePolicy):
         tanh_clipping: Bound of the tanh clipping of logits.
         mask_inner: Whether glimpses look at allowed nodes only.
         init_embedding: Replaces the init embedding.
-        temperature: Softmax temperature.
-        train_decode_type: Decode type of the training phase.
-        replay_chunk: Steps per piece of the replay in training (None = all at once).
-        check_nan: Whether NaN log-likelihoods raise an error.
-
-    Other arguments: see :class:`ConstructivePolicy`.
+        kwargs: See :class:`ConstructivePolicy`.
     """
 
     def __init__(
@@ -48,14 +42,8 @@ class PointerNetworkPolicy(AutoregressivePolicy):
         num_glimpses: int = 1,
         tanh_clipping: float = 10.0,
         mask_inner: bool = True,
-        mask_logits: bool = True,
         init_embedding: nn.Module | None = None,
-        temperature: float = 1.0,
-        train_decode_type: DecodeType = "sampling",
-        val_decode_type: DecodeType = "greedy",
-        test_decode_type: DecodeType = "greedy",
-        replay_chunk: int | None = None,
-        check_nan: bool = True,
+        **kwargs: Any,
     ) -> None:
         hidden_dim = embed_dim if hidden_dim is None else hidden_dim
         check_at_least(
@@ -70,14 +58,8 @@ class PointerNetworkPolicy(AutoregressivePolicy):
             ),
             decoder=PointerNetworkDecoder(embed_dim, hidden_dim, num_glimpses, mask_inner),
             env_name=env_name,
-            temperature=temperature,
             tanh_clipping=tanh_clipping,
-            mask_logits=mask_logits,
-            train_decode_type=train_decode_type,
-            val_decode_type=val_decode_type,
-            test_decode_type=test_decode_type,
-            replay_chunk=replay_chunk,
-            check_nan=check_nan,
+            **kwargs,
         )
         self.hidden_dim = hidden_dim
 
