@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import numpy as np
 import pytest
@@ -19,9 +20,10 @@ from rl4co.decoding.rollout import random_policy, rollout
 from rl4co.envs import get_env
 from rl4co.envs.base import State
 from rl4co.envs.routing.cvrp.local_search import improve_routes
-from rl4co.envs.routing.tsp.local_search import improve_tour, or_opt, two_opt
+from rl4co.envs.routing.tsp.local_search import improve_tour
 from rl4co.models.zoo.deepaco import DeepACOPolicy
 
+two_opt, or_opt = (partial(improve_tour, moves=[kind]) for kind in ("two_opt", "or_opt"))
 SEARCHES = [two_opt, or_opt, improve_tour]
 Route = list[int]
 

@@ -98,7 +98,8 @@ def guided_search(
         max_iterations: Most moves of each search (default: no limit).
         num_neighbors: Neighbours of each node that new edges may lead to.
         threads: Threads that share the tours.
-        exhaustive: Take the best 2-opt move among all pairs each time, as the original code.
+        exhaustive: Take the best 2-opt move among all pairs each time, in float32, as the original
+            code. Takes time of order N² for every move.
 
     Shapes:
         locs `[B, N, 2]`, tours `[S * B, N]`, guide `[B, N, N]` → `[S * B, N]`
@@ -123,20 +124,6 @@ def guided_search(
             _search_rows(cycle, guide[b], by_guide, result, tours_of_b, *limits)
 
     run_in_chunks(run, len(result), threads)
-    return result
-
-
-def best_two_opt(locs: np.ndarray, tours: np.ndarray, max_iterations: int = 10_000) -> Ints:
-    """The original 2-opt: the best move among all pairs each time, in float32.
-
-    Takes time of order N² for every move; for comparisons with published results.
-
-    Shapes:
-        locs `[B, N, 2]`, tours `[S * B, N]` → `[S * B, N]`
-    """
-    result = checked_tours(locs, tours)
-    for row in range(len(result)):
-        _best_moves(distance_matrix(locs[row % len(locs)]), result[row], max_iterations)
     return result
 
 

@@ -60,19 +60,6 @@ def _shuffled(size: int) -> Ints:
     return np.concatenate([np.arange(min(size, 1)), others])
 
 
-def random_insertion_tours(
-    locs: np.ndarray, rng: np.random.Generator, matrix: np.ndarray | None = None
-) -> Ints:
-    """One random insertion tour of each instance: `[B, N, 2]` → `[B, N]`, from node 0 on."""
-    batch, size = locs.shape[:2]
-    tours = np.empty((batch, size), dtype=np.int64)
-    for b in range(batch):
-        order = rng.permutation(size)
-        tour = insert_in_order(locs[b], order, None if matrix is None else matrix[b])
-        tours[b] = np.roll(tour, -int((tour == 0).argmax()))
-    return tours
-
-
 @compiled
 def _insert_in_order(points: Floats, matrix: Floats, order: Ints) -> Ints:
     count = order.size

@@ -6,6 +6,7 @@ The search runs in numba kernels. Importing this module does not import numba: a
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -70,17 +71,19 @@ def search_tours(
     return guided_search(locs, tours, guide_from_heatmap(heatmap), **options)
 
 
-def two_opt(
+def improve_tour(
     distances: np.ndarray,
     tours: np.ndarray,
     max_iterations: int = 1000,
     num_neighbors: int | None = None,
     threads: int = 1,
+    moves: Collection[Literal["two_opt", "or_opt"]] = ("two_opt", "or_opt"),
 ) -> np.ndarray:
-    """Improves tours by reversing segments until no reversal helps.
+    """Improves tours by alternating 2-opt and Or-opt until neither finds a move.
 
-    First improvement: a move is applied as soon as it is found. The first node of a tour stays
-    first and the result is never longer than the input.
+    2-opt reverses segments; Or-opt moves segments of one to three nodes elsewhere, possibly
+    reversed. First improvement: a move is applied as soon as it is found. The first node of a tour
+    stays first and the result is never longer than the input.
 
     Args:
         distances: Distance from row to column. The diagonal is not read.
@@ -90,6 +93,7 @@ def two_opt(
         num_neighbors: Look only at moves that connect a node with one of its that many nearest
             neighbours; all moves if None. Pays off for several hundred nodes and more.
         threads: Threads that share the batch.
+        moves: Kinds of moves.
 
     Returns:
         Improved tours.
@@ -100,54 +104,9 @@ def two_opt(
     Example:
         >>> square = np.array([[0, 0], [1, 0], [1, 1], [0, 1]])
         >>> distances = np.linalg.norm(square[:, None] - square[None], axis=-1)
-        >>> two_opt(distances[None], np.array([[0, 2, 1, 3]])).tolist()
+        >>> improve_tour(distances[None], np.array([[0, 2, 1, 3]])).tolist()
         [[0, 1, 2, 3]]
     """
-    return _improve(distances, tours, max_iterations, num_neighbors, threads, (True, False))
-
-
-def or_opt(
-    distances: np.ndarray,
-    tours: np.ndarray,
-    max_iterations: int = 1000,
-    num_neighbors: int | None = None,
-    threads: int = 1,
-) -> np.ndarray:
-    """Improves tours by moving segments of one to three nodes elsewhere, possibly reversed.
-
-    Arguments, result and guarantees are those of `two_opt`.
-
-    Shapes:
-        distances `[B, N, N]`, tours `[S * B, N]` → `[S * B, N]`
-    """
-    return _improve(distances, tours, max_iterations, num_neighbors, threads, (False, True))
-
-
-def improve_tour(
-    distances: np.ndarray,
-    tours: np.ndarray,
-    max_iterations: int = 1000,
-    num_neighbors: int | None = None,
-    threads: int = 1,
-) -> np.ndarray:
-    """Improves tours by alternating 2-opt and Or-opt until neither finds a move.
-
-    Arguments, result and guarantees are those of `two_opt`.
-
-    Shapes:
-        distances `[B, N, N]`, tours `[S * B, N]` → `[S * B, N]`
-    """
-    return _improve(distances, tours, max_iterations, num_neighbors, threads, (True, True))
-
-
-def _improve(
-    distances: np.ndarray,
-    tours: np.ndarray,
-    max_iterations: int,
-    num_neighbors: int | None,
-    threads: int,
-    moves: tuple[bool, bool],
-) -> np.ndarray:
     distances, tours = np.asarray(distances), np.asarray(tours)
     if distances.ndim != 3 or distances.shape[1] != distances.shape[2] or not distances.size:
         raise ConfigError(f"expected distances of shape [B, N, N], got {list(distances.shape)}")
@@ -172,7 +131,14 @@ def _improve(
     result = np.array(tours, dtype=np.int64, order="C")
     run_in_chunks(
         lambda rows: _search_rows(
-            distances, neighbors, result, rows.start, rows.stop, *moves, max_iterations
+            distances,
+            neighbors,
+            result,
+            rows.start,
+            rows.stop,
+            "two_opt" in moves,
+            "or_opt" in moves,
+            max_iterations,
         ),
         len(result),
         threads,
