@@ -21,16 +21,22 @@ InitSolType = Literal["random", "greedy"]
 class RoutingGenerator(Generator):
     """Base class of generators whose nodes lie in the square `[min_loc, max_loc]²`.
 
-    A subclass calls this constructor, then :meth:`set_samplers`.
+    A subclass calls this constructor, then :meth:`set_samplers`. Its own constructor has, where
+    they apply, the arguments
+
+    - `min_loc`, `max_loc`: smallest and largest coordinate; named distributions are clipped to
+      them;
+    - `loc_distribution`: distribution of the coordinates, see
+      :func:`~rl4co.envs.distributions.get_sampler`;
+    - `depot_distribution`: that of the depot's coordinates; None draws the depot together with the
+      other nodes;
+    - `loc_sampler`, `depot_sampler`: ready-made samplers instead of distributions;
+    - `**kwargs`: options of the distributions, such as `loc_mean`, `n_cluster` or `demand_rate`.
 
     Args:
         num_loc: Number of nodes that are drawn, usually without the depot.
         min_loc: Smallest coordinate.
         max_loc: Largest coordinate.
-
-    Attributes:
-        loc_sampler: Sampler of the coordinates.
-        depot_sampler: Sampler of the depot's coordinates; None draws it together with the nodes.
     """
 
     loc_sampler: Sampler

@@ -44,24 +44,17 @@ class CVRPGenerator(RoutingGenerator):
     Demands are stored as fractions of the capacity, `demand = integer / capacity`, together with
     the capacity itself, so that an instance is complete without its generator.
 
+    Further arguments are explained at :class:`~rl4co.envs.routing._generator.RoutingGenerator`.
+
     Args:
         num_loc: Number of customers (the depot comes on top).
-        min_loc: Smallest coordinate.
-        max_loc: Largest coordinate; named distributions are clipped to `[min_loc, max_loc]`.
-        loc_distribution: Distribution of the customers' coordinates, see
-            :func:`~rl4co.envs.distributions.get_sampler`.
-        depot_distribution: Distribution of the depot's coordinates; None draws the depot together
-            with the customers.
         min_demand: Smallest demand, an integer.
         max_demand: Upper end of the demands, excluded: the default 1, 10 gives 1 ... 9.
         demand_distribution: Distribution of the demands before they are rounded down; named ones
             are clipped to `[min_demand, max_demand - 1]`. A number is the demand of all customers.
         vehicle_capacity: Load of a vehicle in multiples of `capacity`.
         capacity: Units a vehicle carries; None uses a default, see :func:`get_default_capacity`.
-        loc_sampler: Ready-made sampler instead of `loc_distribution`.
-        depot_sampler: Ready-made sampler instead of `depot_distribution`.
         demand_sampler: Ready-made sampler instead of `demand_distribution`.
-        sampler_kwargs: Options of the distributions, e.g. `loc_mean`, `demand_rate`, `n_cluster`.
 
     Returns:
         `locs [*B, num_loc, 2]`, `depot [*B, 2]`, `demand [*B, num_loc]`, `capacity [*B, 1]`.

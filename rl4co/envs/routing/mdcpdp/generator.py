@@ -24,24 +24,18 @@ class MDCPDPGenerator(RoutingGenerator):
 
     The first half of `locs` are pickups; the delivery of pickup j is `locs[j + num_loc / 2]`.
 
+    Further arguments are explained at :class:`~rl4co.envs.routing._generator.RoutingGenerator`.
+
     Args:
         num_loc: Number of pickups and deliveries together, an even number (depots come on top).
-        min_loc: Smallest coordinate.
-        max_loc: Largest coordinate; named distributions are clipped to `[min_loc, max_loc]`.
-        loc_distribution: Distribution of the pickups' and deliveries' coordinates, see
-            :func:`~rl4co.envs.distributions.get_sampler`.
         num_agents: Number of vehicles k, each with its depot.
         depot_mode: `multiple` draws a location for each depot, `single` one location for all.
-        depot_distribution: Distribution of the depots' coordinates.
         min_capacity: Fewest orders that a vehicle carries at a time, an integer.
         max_capacity: Most orders that a vehicle carries at a time (included).
         min_lateness_weight: Smallest weight of lateness in the objective.
         max_lateness_weight: Largest weight; the default 1, 1 counts lateness only.
         lateness_weight_distribution: Distribution of the weights.
-        loc_sampler: Ready-made sampler instead of `loc_distribution`.
-        depot_sampler: Ready-made sampler instead of `depot_distribution`.
         lateness_weight_sampler: Ready-made sampler instead of `lateness_weight_distribution`.
-        sampler_kwargs: Options of the distributions, e.g. `loc_mean`, `n_cluster`.
 
     Returns:
         `locs [*B, num_loc, 2]`, `depot [*B, k, 2]`, `capacity [*B, k]` (int64),

@@ -18,16 +18,12 @@ from rl4co.envs.samplers import DistributionLike, Sampler
 class MTSPGenerator(RoutingGenerator):
     """Nodes drawn from one distribution, the first of which is the depot, and a number of agents.
 
+    Further arguments are explained at :class:`~rl4co.envs.routing._generator.RoutingGenerator`.
+
     Args:
         num_loc: Number of nodes, the depot included; at least 2.
-        min_loc: Smallest coordinate.
-        max_loc: Largest coordinate; named distributions are clipped to `[min_loc, max_loc]`.
-        loc_distribution: Distribution of the coordinates, see
-            :func:`~rl4co.envs.distributions.get_sampler`.
         min_num_agents: Smallest number of agents.
         max_num_agents: Largest number of agents, included; drawn for each instance.
-        loc_sampler: Ready-made sampler instead of `loc_distribution`.
-        loc_kwargs: Options of the distribution, e.g. `loc_mean`, `loc_std` or `n_cluster`.
 
     Returns:
         `locs [*B, num_loc, 2]`, `num_agents [*B]`.

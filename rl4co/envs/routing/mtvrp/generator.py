@@ -46,12 +46,10 @@ class MTVRPGenerator(RoutingGenerator):
     Papers: Liu et al. (2024), https://arxiv.org/abs/2402.16891; Zhou et al. (2024),
     https://arxiv.org/abs/2405.01029; Berto et al. (2024), https://arxiv.org/abs/2406.15007
 
+    Further arguments are explained at :class:`~rl4co.envs.routing._generator.RoutingGenerator`.
+
     Args:
         num_loc: Number of customers (the depot comes on top).
-        min_loc: Smallest coordinate.
-        max_loc: Largest coordinate; named distributions are clipped to `[min_loc, max_loc]`.
-        loc_distribution: Distribution of depot and customers, see
-            :func:`~rl4co.envs.distributions.get_sampler`.
         capacity: Units a vehicle carries; None follows the formula of the paper, see
             :func:`get_vehicle_capacity`.
         min_demand: Smallest linehaul demand, an integer.
@@ -74,8 +72,6 @@ class MTVRPGenerator(RoutingGenerator):
         subsample: Remove features. Otherwise all instances have all of them (OVRPBLTW).
         backhaul_class: 1: all linehauls of a route come before its backhauls; 2: any order.
         sample_backhaul_class: Draw the class of each instance instead, 1 or 2 equally often.
-        loc_sampler: Ready-made sampler instead of `loc_distribution`.
-        sampler_kwargs: Options of the distribution, e.g. `loc_mean`, `n_cluster`.
 
     Returns:
         With N = num_loc + 1, depot first: `locs [*B, N, 2]`, `demand_linehaul`, `demand_backhaul`,

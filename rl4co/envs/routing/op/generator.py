@@ -29,14 +29,10 @@ class OPGenerator(RoutingGenerator):
     Prizes are those of Fischetti et al. (1998): `const`, all 1; `unif`, uniform on 0.01, 0.02, ...,
     1; `dist`, the larger the farther from the depot, `(1 + floor(99 * d / max d)) / 100`.
 
+    Further arguments are explained at :class:`~rl4co.envs.routing._generator.RoutingGenerator`.
+
     Args:
         num_loc: Number of customers (the depot comes on top).
-        min_loc: Smallest coordinate.
-        max_loc: Largest coordinate; named distributions are clipped to `[min_loc, max_loc]`.
-        loc_distribution: Distribution of the customers' coordinates, see
-            :func:`~rl4co.envs.distributions.get_sampler`.
-        depot_distribution: Distribution of the depot's coordinates; None draws the depot together
-            with the customers.
         min_prize: Lower end of the prizes of a `prize_distribution`.
         max_prize: Upper end of the prizes of a `prize_distribution`.
         prize_distribution: Distribution of the prizes; replaces `prize_type`.
@@ -44,10 +40,7 @@ class OPGenerator(RoutingGenerator):
         max_length: Length that a tour may have: one number, or a tensor `[*B]` of one for each
             instance of a batch (a single instance gets the first); None uses a default, see
             :func:`get_default_max_length`.
-        loc_sampler: Ready-made sampler instead of `loc_distribution`.
-        depot_sampler: Ready-made sampler instead of `depot_distribution`.
         prize_sampler: Ready-made sampler instead of `prize_distribution`.
-        sampler_kwargs: Options of the distributions, e.g. `loc_mean`, `prize_rate`.
 
     Returns:
         `locs [*B, num_loc, 2]`, `depot [*B, 2]`, `prize [*B, num_loc]`, `max_length [*B]`.

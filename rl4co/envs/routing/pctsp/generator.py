@@ -30,23 +30,16 @@ class PCTSPGenerator(RoutingGenerator):
     customer, 1 in 20 000 with twenty), they are scaled up to it, so that every instance is
     feasible.
 
+    Further arguments are explained at :class:`~rl4co.envs.routing._generator.RoutingGenerator`.
+
     Args:
         num_loc: Number of customers (the depot comes on top).
-        min_loc: Smallest coordinate.
-        max_loc: Largest coordinate; named distributions are clipped to `[min_loc, max_loc]`.
-        loc_distribution: Distribution of the customers' coordinates, see
-            :func:`~rl4co.envs.distributions.get_sampler`.
-        depot_distribution: Distribution of the depot's coordinates; None draws the depot together
-            with the customers.
         penalty_factor: Largest penalty in multiples of L / n.
         prize_required: Prize that a tour must collect.
         max_penalty: Tour length L by which penalties are scaled; None uses a default, see
             :func:`get_default_tour_length`.
         penalty_distribution: Distribution of the penalties, between 0 and the largest one.
         prize_distribution: Distribution of the expected prizes, between 0 and 4 / n.
-        loc_sampler: Ready-made sampler instead of `loc_distribution`.
-        depot_sampler: Ready-made sampler instead of `depot_distribution`.
-        sampler_kwargs: Options of the distributions, e.g. `loc_mean`.
 
     Returns:
         `locs [*B, num_loc, 2]`, `depot [*B, 2]`, `penalty [*B, num_loc]`,

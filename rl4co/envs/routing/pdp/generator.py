@@ -24,18 +24,11 @@ class PDPGenerator(RoutingGenerator):
 
     The first half of `locs` are pickups; the delivery of pickup j is `locs[j + num_loc / 2]`.
 
+    Further arguments are explained at :class:`~rl4co.envs.routing._generator.RoutingGenerator`.
+
     Args:
         num_loc: Number of pickups and deliveries together, an even number (the depot comes on top).
-        min_loc: Smallest coordinate.
-        max_loc: Largest coordinate; named distributions are clipped to `[min_loc, max_loc]`.
         init_sol_type: How improvement methods start: from a random or a nearest-neighbour tour.
-        loc_distribution: Distribution of the pickups' and deliveries' coordinates, see
-            :func:`~rl4co.envs.distributions.get_sampler`.
-        depot_distribution: Distribution of the depot's coordinates; None draws the depot together
-            with the other nodes.
-        loc_sampler: Ready-made sampler instead of `loc_distribution`.
-        depot_sampler: Ready-made sampler instead of `depot_distribution`.
-        sampler_kwargs: Options of the distributions, e.g. `loc_mean`, `n_cluster`.
 
     Returns:
         `locs [*B, num_loc, 2]`, `depot [*B, 2]`.

@@ -22,21 +22,14 @@ class SVRPGenerator(RoutingGenerator):
     The skills of technicians are uniform and sorted; required skills are uniform between 0 and the
     highest one.
 
+    Further arguments are explained at :class:`~rl4co.envs.routing._generator.RoutingGenerator`.
+
     Args:
         num_loc: Number of customers (the depot comes on top).
-        min_loc: Smallest coordinate.
-        max_loc: Largest coordinate; named distributions are clipped to `[min_loc, max_loc]`.
-        loc_distribution: Distribution of the customers' coordinates, see
-            :func:`~rl4co.envs.distributions.get_sampler`.
-        depot_distribution: Distribution of the depot's coordinates; None draws the depot together
-            with the customers.
         min_skill: Smallest skill of a technician.
         max_skill: Largest skill of a technician.
         tech_costs: Cost of a unit of length for each technician, the least skilled first; their
             number is the number of technicians.
-        loc_sampler: Ready-made sampler instead of `loc_distribution`.
-        depot_sampler: Ready-made sampler instead of `depot_distribution`.
-        sampler_kwargs: Options of the distributions, e.g. `loc_mean`, `n_cluster`.
 
     Returns:
         `locs [*B, num_loc, 2]`, `depot [*B, 2]`, `techs [*B, t, 1]`, `skills [*B, num_loc, 1]`,

@@ -20,15 +20,11 @@ from rl4co.envs.samplers import DistributionLike, Sampler
 class TSPGenerator(RoutingGenerator):
     """Cities drawn from one distribution.
 
+    Further arguments are explained at :class:`~rl4co.envs.routing._generator.RoutingGenerator`.
+
     Args:
         num_loc: Number of cities.
-        min_loc: Smallest coordinate.
-        max_loc: Largest coordinate; named distributions are clipped to `[min_loc, max_loc]`.
         init_sol_type: How improvement methods start: from a random or a nearest-neighbour tour.
-        loc_distribution: Distribution of the coordinates, see
-            :func:`~rl4co.envs.distributions.get_sampler`.
-        loc_sampler: Ready-made sampler instead of `loc_distribution`.
-        loc_kwargs: Options of the distribution, e.g. `loc_mean`, `loc_std` or `n_cluster`.
 
     Returns:
         `locs [*B, num_loc, 2]`.
