@@ -97,6 +97,17 @@ class InstanceCopies:
             actions, self._score(actions), self._by_instance(out["log_likelihood"], count)
         )
 
+    def decode(self, policy: PolicyFn, **settings: Any) -> tuple[Tensor, Tensor]:
+        """One solution of each copy, `[B, K, T]`, and its reward on the instance `[B, K]`.
+
+        Args:
+            policy: Policy.
+            settings: Further settings of the policy's call.
+        """
+        out = policy(self.td, self.env, phase="test", calc_reward=False, **settings)
+        actions = self._by_instance(out["actions"], 1)  # [B, K, 1, T]
+        return actions.squeeze(2), self._score(actions).squeeze(2)
+
     def _choose_starts(self, incumbent: Tensor | None) -> Callable[..., Tensor]:
         """The environment's starts and, last, that of the incumbent `[K * B, T]`."""
 

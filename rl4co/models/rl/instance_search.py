@@ -62,3 +62,11 @@ class InstanceSearch(abc.ABC):
             incumbent: Best solutions so far `[B, T]`, -1 after their ends; None at first.
             rng: Random stream of this iteration.
         """
+
+    def intensify(self, iteration: int) -> tuple[Tensor, Tensor] | None:
+        """Hook: more solutions `[B, C, T]` of the policy as it is now, and their rewards `[B, C]`.
+
+        Args:
+            iteration: Number of the iteration, from 0 on.
+        """
+        return None

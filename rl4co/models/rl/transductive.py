@@ -225,7 +225,11 @@ class TransductiveModel(RL4COLitModule):
                 optimizer.zero_grad()
                 candidates.loss.backward()
                 optimizer.step()
-            if record.improve(rows, candidates.actions, candidates.rewards):
+            better = record.improve(rows, candidates.actions, candidates.rewards)
+            more = search.intensify(iteration)
+            if more is not None:
+                better |= record.improve(rows, *more)
+            if better:
                 self._check(td, rows)
             now = time.perf_counter()
             record.close_iteration(rows, now - started)

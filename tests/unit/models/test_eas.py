@@ -59,6 +59,24 @@ def sample(search, incumbent=None, seed=9):
     return found, {name: p.grad for name, p in search.adapted.named_parameters()}
 
 
+# ---------------------------------------------------------------- beam searches
+
+
+def test_beam_search_with_the_adapted_policy(env):
+    """With all actions as expansions and beams, the search enumerates: nothing is better."""
+    search = start(env, beam_interval=2, beam_width=720, expansion=7)
+    assert search.intensify(0) is None
+    actions, rewards = search.intensify(1)  # [B, K, T], [B, K]
+    td = env.reset(draw(env))
+    for copy in range(2):
+        torch.testing.assert_close(env.get_reward(td, actions[:, copy]), rewards[:, copy])
+    sampled, _ = sample(search)
+    assert (rewards.amin(1) >= sampled.rewards.amax(1) - 1e-6).all()
+    beams = {"beam_interval": 1, "beam_width": 720, "expansion": 7}
+    model = EAS(env, make_policy(env), draw(env), max_iters=1, augment_size=1, **beams)
+    torch.testing.assert_close(model.search().rewards, rewards.amax(1))
+
+
 # ---------------------------------------------------------------- by hand
 
 
@@ -292,6 +310,8 @@ def test_policies_that_cannot_replay_raise(env):
         ({"eas_emb_cache_keys": "logit_key"}, ConfigError, "list of embeddings"),
         ({"eas_emb_cache_keys": ("logit",)}, UnknownNameError, "did you mean 'logit_key'"),
         ({"baseline": "rollout"}, UnknownNameError, "multistart"),
+        ({"beam_interval": 0}, ConfigError, "beam_interval"),
+        ({"beam_interval": 5, "expansion": 0}, ConfigError, "expansion"),
     ],
 )
 def test_bad_settings(settings, error, message):

@@ -13,11 +13,13 @@ import torch
 
 from tensordict import TensorDictBase
 from torch import Tensor, nn
+from typing_extensions import override
 
 from rl4co.core.errors import ConfigError, UnknownNameError
 from rl4co.core.registry import MODELS
 from rl4co.core.rng import derive_generator
 from rl4co.data.dataset import TensorDictDataset
+from rl4co.decoding.searches.sgbs import SimulationGuidedBeamSearch
 from rl4co.envs.base import RL4COEnvBase
 from rl4co.models.policies.constructive import ConstructivePolicy
 from rl4co.models.policies.precision import match_precision
@@ -47,6 +49,7 @@ class AdaptationSearch(InstanceSearch):
 
     def __init__(self, policy: ConstructivePolicy, copies: InstanceCopies, model: EAS) -> None:
         self.copies, self.axes, self.weight = copies, BASELINES[model.baseline], model.eas_lambda
+        self.beam, self.beam_interval = model.beam, model.beam_interval
         decoder: Any = policy.decoder
         with torch.no_grad():
             td = match_precision(copies.td, policy)
@@ -80,6 +83,13 @@ class AdaptationSearch(InstanceSearch):
         solutions = solved.actions[:, :, :count].flatten(1, 2)  # [B, K * S, T]
         return Candidates(solutions, rewards.flatten(1), loss)
 
+    @override
+    def intensify(self, iteration: int) -> tuple[Tensor, Tensor] | None:
+        if self.beam_interval is None or (iteration + 1) % self.beam_interval:
+            return None
+        with torch.no_grad():
+            return self.copies.decode(self.policy, decode_type=self.beam, hidden=self.cache)
+
 
 @MODELS.register("eas")
 class EAS(TransductiveModel):
@@ -103,6 +113,10 @@ class EAS(TransductiveModel):
         augment_size: Copies of an instance under symmetries (default: 8 where there are any).
         augment_dihedral: Symmetries of the square, or random rotations and reflections.
         num_parallel_runs: How often the copies are repeated, with separate parameters.
+        beam_interval: Iterations from one simulation-guided beam search with the adapted policy to
+            the next; the incumbent may come from it. None: no such searches.
+        beam_width: Partial solutions of each copy that such a search keeps.
+        expansion: Actions by which each of them is extended.
         baseline: Mean over a copy's solutions ("multistart"), over the copies of a start
             ("symmetric") or over both ("full").
         save_path: File for the incumbents, renewed as the search goes; an existing one is
@@ -128,6 +142,9 @@ class EAS(TransductiveModel):
         augment_dihedral: bool = True,
         num_parallel_runs: int = 1,
         baseline: str = "multistart",
+        beam_interval: int | None = None,
+        beam_width: int = 4,
+        expansion: int = 4,
         max_runtime: float | None = 86_400,
         save_path: str | Path | None = None,
         optimizer: OptimizerLike = "Adam",
@@ -142,6 +159,10 @@ class EAS(TransductiveModel):
             raise UnknownNameError("baseline of EAS", baseline, BASELINES)
         if not eas_lambda >= 0:
             raise ConfigError(f"expected eas_lambda of at least 0, got {eas_lambda}")
+        if beam_interval is not None and beam_interval < 1:
+            raise ConfigError(f"expected beam_interval of at least 1 or None, got {beam_interval}")
+        self.beam_interval = beam_interval
+        self.beam = SimulationGuidedBeamSearch(beam_width=beam_width, expansion=expansion)
         super().__init__(
             env,
             self.default_policy(AttentionModelPolicy, env, read_policy(policy), policy_kwargs),
