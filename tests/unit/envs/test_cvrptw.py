@@ -20,6 +20,7 @@ from rl4co.core.errors import (
     UnsupportedError,
 )
 from rl4co.core.rng import derive_generator
+from rl4co.data.formats import read_instance
 from rl4co.envs import CVRPTWEnv, CVRPTWGenerator
 from rl4co.envs.contract.evidence import record_episode
 from rl4co.envs.routing.cvrptw.schedule import service_starts
@@ -188,81 +189,24 @@ def test_never_stuck(seed: int, num_loc: int, matrices: bool):
 # ---------------------------------------------------------------- benchmark solutions
 
 
-def read_instance(path: Path, rounded: bool) -> dict[str, np.ndarray]:
-    """A file in Solomon's format, as it is; `rounded` cuts distances to one decimal (DIMACS)."""
-    lines = path.read_text().splitlines()
-    capacity = float(lines[4].split()[1])
-    table = np.array([line.split() for line in lines[9:] if line.strip()], dtype=np.float64)
-    points = table[:, 1:3]
-    instance = {
-        "depot": points[0],
-        "locs": points[1:],
-        "demand": table[1:, 3],
-        "capacity": np.array([capacity]),
-        "vehicle_capacity": np.array([capacity]),
-        "durations": table[:, 6],
-        "time_windows": table[:, 4:6],
-    }
-    if rounded:
-        distances = np.linalg.norm(points[:, None] - points[None], axis=-1)
-        instance["cost_matrix"] = np.floor(10 * distances + 1e-9) / 10
-    return instance
-
-
-def read_actions(path: Path) -> list[int]:
-    lines = [line for line in path.read_text().splitlines() if line.startswith("Route")]
-    return as_actions([[int(node) for node in line.split(":")[1].split()] for line in lines])
-
-
-def best_known(folder: Path, column: int) -> dict[str, float]:
-    """Instance → value in a column of the table."""
-    rows = [line.split(",") for line in (folder / "bks.csv").read_text().splitlines()[1:]]
-    return {row[1]: float(row[column]) for row in rows if row[0] == "solomon" and row[column]}
-
-
-@pytest.mark.parametrize(
-    ("pattern", "column", "rounded"),
-    [("solomon/{}.sol", 4, True), ("solomon_sintef_sol/{}.txt", 7, False)],
-    ids=["shortest", "fewest vehicles"],
-)
-def test_best_known_solutions_of_solomon(
-    shared_dir: Path, pattern: str, column: int, rounded: bool
-):
-    """In original units: all are valid, cost what is published, and are allowed step by step."""
-    folder = shared_dir / "data" / "vrptw"
-    if not folder.is_dir():
+@pytest.mark.parametrize("name", ["C101", "C204", "R105", "R201"])
+def test_best_known_solutions_of_solomon(shared_dir: Path, name: str):
+    """In original units: allowed step by step; with two customers exchanged the check objects."""
+    file = shared_dir / "data" / "vrptw" / "solomon" / f"{name}.txt"
+    if not file.is_file():
         pytest.skip("no VRPTW instances in the shared folder")
-    known = best_known(folder, column)
-    files = {name: folder / pattern.format(name if rounded else name.lower()) for name in known}
-    names = [name for name, file in files.items() if file.is_file()]
-    assert names
-    instances = [read_instance(folder / "solomon" / f"{name}.txt", rounded) for name in names]
-    stacked = {key: np.stack([instance[key] for instance in instances]) for key in instances[0]}
-    tensors = {key: torch.from_numpy(value).float() for key, value in stacked.items()}
-    td = TensorDict(tensors, [len(names)])
-    actions = padded([read_actions(files[name]) for name in names])
+    instance = read_instance(file)
+    actions = instance.to_actions(instance.best_solution)
     env = CVRPTWEnv(check_action=True)
-    state = env.reset(td)
-    reward = env.get_reward(state, actions, check_solution=True)
-    expected = [known[name] for name in names]
-    np.testing.assert_allclose(-reward.numpy(), expected, atol=0.006)
+    initial = state = env.reset(instance.to_tensordict(normalize=False))
+    cost = -env.get_reward(state, actions, check_solution=True).item()
+    assert cost == pytest.approx(instance.best_known, abs=1e-6)
     for action in actions.unbind(-1):
         state = env.step(state.set("action", action))["next"]
     assert state["done"].all()
-
-
-def test_a_benchmark_solution_with_two_customers_exchanged_is_rejected(shared_dir: Path):
-    """The check is not blind to the times of a real instance."""
-    folder = shared_dir / "data" / "vrptw" / "solomon"
-    if not folder.is_dir():
-        pytest.skip("no VRPTW instances in the shared folder")
-    instance = read_instance(folder / "C101.txt", rounded=True)
-    td = TensorDict({k: torch.from_numpy(v).float() for k, v in instance.items()}, [])
-    actions = read_actions(folder / "C101.sol")
-    actions[0], actions[1] = actions[1], actions[0]
-    env = CVRPTWEnv()
-    with pytest.raises(InvalidSolutionError, match="begins within the time window"):
-        env.check_solution_validity(env.reset(td.unsqueeze(0)), torch.tensor([actions]))
+    if name == "C101":
+        with pytest.raises(InvalidSolutionError, match="begins within the time window"):
+            env.check_solution_validity(initial, actions[:, [1, 0, *range(2, actions.shape[1])]])
 
 
 # ---------------------------------------------------------------- stepping
