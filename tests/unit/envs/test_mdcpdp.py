@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import csv
 import itertools
 import math
-import re
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,6 +22,7 @@ from rl4co.core.errors import (
     UnsupportedError,
 )
 from rl4co.core.rng import derive_generator
+from rl4co.data.formats import read_instance
 from rl4co.envs import MDCPDPEnv, MDCPDPGenerator, check_env
 from rl4co.envs.contract.evidence import record_episode, replay_actions
 from rl4co.envs.testing import enumerate_solutions
@@ -409,23 +408,16 @@ def test_zeros_behind_the_end_are_padding():
 
 def test_best_known_routes_of_real_instances(shared_dir: Path):
     """A Li & Lim solution, its time windows aside, is allowed and has the listed distance."""
-    folder = shared_dir / "data" / "pdptw"
-    if not (folder / "bks.csv").is_file():
-        pytest.skip(f"no instances in {folder}")
-    with (folder / "bks.csv").open() as table:
-        listed = {row["instance"]: row for row in csv.DictReader(table)}
-    files = sorted((folder / "100").glob("*.sol"))[::9]
-    assert files
+    files = sorted((shared_dir / "data" / "pdptw" / "100").glob("*.sol"))[::9]
+    if not files:
+        pytest.skip("no PDPTW instances in the shared folder")
     env = MDCPDPEnv(problem_mode="close", reward_mode="minsum", check_action=True)
     for file in files:
-        # Columns: id, x, y, demand, ready, due, service, pickup, delivery.
-        tasks = np.loadtxt(file.with_suffix(".txt"), skiprows=1)
-        lines = re.findall(r"^Route\s+\d+\s*:\s*(.*)$", file.read_text(), re.MULTILINE)
-        routes = [[int(word) for word in line.split()] for line in lines]
-        pickups = [task for route in routes for task in route if tasks[task, 8]]
-        nodes = [*pickups, *(int(tasks[task, 8]) for task in pickups)]
-        places = torch.as_tensor(tasks[:, 1:3], dtype=torch.float32)
-        k = len(routes)
+        known = read_instance(file.with_suffix(".txt"))
+        places = torch.as_tensor(known.coordinates, dtype=torch.float32)
+        partner, routes = dict(known.pairs.tolist()), known.best_solution
+        pickups = [node for route in routes for node in route if node in partner]
+        nodes, k = [*pickups, *(partner[node] for node in pickups)], len(routes)
         instance = TensorDict(
             {
                 "depot": places[:1].expand(k, 2),
@@ -438,16 +430,14 @@ def test_best_known_routes_of_real_instances(shared_dir: Path):
         actions = [
             action
             for depot, route in enumerate(routes)
-            for action in (depot, *(k + nodes.index(task) for task in route), depot)
+            for action in (depot, *(k + nodes.index(node) for node in route), depot)
         ][:-1]
         td = initial = env.reset(instance.unsqueeze(0))
         for action in actions:
             td = env.step(td.set("action", torch.tensor([action])))["next"]
         assert td["done"].all()
         cost = -env.get_reward(initial, torch.tensor([actions]), check_solution=True).item()
-        row = listed[file.stem]
-        assert k == int(row["vehicles_in_sol"])
-        assert cost == pytest.approx(float(row["distance_in_sol"]), abs=0.02)
+        assert cost == pytest.approx(known.best_known, abs=0.02)
 
 
 # ---------------------------------------------------------------- generator

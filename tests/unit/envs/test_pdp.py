@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import csv
 import itertools
 import math
-import re
 
 from pathlib import Path
 
@@ -23,6 +21,7 @@ from rl4co.core.errors import (
     InvalidSolutionError,
 )
 from rl4co.core.rng import derive_generator
+from rl4co.data.formats import read_instance
 from rl4co.envs import PDPEnv, PDPGenerator
 from rl4co.envs.contract.evidence import record_episode
 from rl4co.envs.testing import enumerate_solutions
@@ -202,30 +201,6 @@ def test_pomo_trains_with_the_forced_start():
 # ---------------------------------------------------------------- real instances
 
 
-def read_tsppd(path: Path) -> TensorDict:
-    """A TSPPD file as an instance with the cost matrix of its own rounding rule.
-
-    Nodes come as +0, -0 (start and end, here one depot), then +1, -1, +2, -2 and so on. What leads
-    to -0 is the cost of coming back, what leaves +0 that of setting out.
-    """
-    text = path.read_text()
-    size = int(re.search(r"DIMENSION\s*:\s*(\d+)", text)[1])
-    coordinates = re.findall(r"^[+-]\d+ (-?\d+) (-?\d+)$", text, re.MULTILINE)
-    if "EXPLICIT" in text:
-        section = text.split("EDGE_WEIGHT_SECTION")[1].split("NODE_COORD_SECTION")[0]
-        costs = np.zeros((size, size))
-        costs[np.tril_indices(size)] = [int(word) for word in section.split()]
-        costs = np.maximum(costs, costs.T)
-    else:
-        costs = np.floor(distances_of(np.array(coordinates, dtype=float)) + 0.5)  # EUC_2D
-    order = [*range(2, size, 2), *range(3, size, 2)]  # pickups, deliveries
-    matrix = np.zeros((size - 1, size - 1))
-    matrix[1:, 1:] = costs[np.ix_(order, order)]
-    matrix[0, 1:], matrix[1:, 0] = costs[0, order], costs[order, 1]
-    tensors = {"cost_matrix": torch.as_tensor(matrix, dtype=torch.float32)}
-    return TensorDict(tensors, batch_size=[])
-
-
 def solve_exactly(matrix: np.ndarray) -> tuple[float, list[int]]:
     """Best tour by dynamic programming over sets of visited nodes (no outside optimum exists)."""
     num_loc = len(matrix) - 1
@@ -254,9 +229,9 @@ def test_optimal_tour_of_a_real_instance(shared_dir: Path, name: str):
     path = shared_dir / "data" / "tsppd" / f"{name}.tsp"
     if not path.is_file():
         pytest.skip(f"{path} is not there")
-    instance = read_tsppd(path)
-    best, tour = solve_exactly(instance["cost_matrix"].double().numpy())
-    env = PDPEnv(check_action=True)
+    instance = read_instance(path)
+    best, tour = solve_exactly(instance.costs)
+    env, instance = PDPEnv(check_action=True), instance.to_tensordict(normalize=False)[0]
     td = initial = env.reset(instance.unsqueeze(0))
     for action in tour:
         td = env.step(td.set("action", torch.tensor([action])))["next"]
@@ -272,46 +247,26 @@ def test_optimal_tour_of_a_real_instance(shared_dir: Path, name: str):
     assert -rewards.max().item() == best
 
 
-def read_routes(path: Path) -> list[list[int]]:
-    lines = re.findall(r"^Route\s+\d+\s*:\s*(.*)$", path.read_text(), re.MULTILINE)
-    return [[int(word) for word in line.split()] for line in lines]
-
-
-def route_as_pdp(tasks: np.ndarray, route: list[int]) -> tuple[TensorDict, list[int]]:
-    """The tasks of one route as an instance, and the route as its tour.
-
-    Columns of `tasks`: id, x, y, demand, ready, due, service, pickup, delivery.
-    """
-    pickups = [task for task in route if tasks[task, 8]]
-    nodes = [*pickups, *(int(tasks[task, 8]) for task in pickups)]
-    places = torch.as_tensor(tasks[:, 1:3], dtype=torch.float32)
-    instance = TensorDict({"depot": places[0], "locs": places[nodes]}, batch_size=[])
-    return instance, [nodes.index(task) + 1 for task in route]
-
-
 @pytest.mark.parametrize("size", ["100", "200"])
 def test_best_known_routes_of_real_instances(shared_dir: Path, size: str):
     """Each route of a Li & Lim solution is a PDP tour; together they have the listed distance."""
-    folder = shared_dir / "data" / "pdptw"
-    if not (folder / "bks.csv").is_file():
-        pytest.skip(f"no instances in {folder}")
-    with (folder / "bks.csv").open() as table:
-        listed = {row["instance"]: row for row in csv.DictReader(table) if row["set"] == size}
-    files = sorted((folder / size).glob("*.sol"))[::7]
-    assert files
+    files = sorted((shared_dir / "data" / "pdptw" / size).glob("*.sol"))[::7]
+    if not files:
+        pytest.skip("no PDPTW instances in the shared folder")
     env = PDPEnv()
     for file in files:
-        tasks = np.loadtxt(file.with_suffix(".txt"), skiprows=1)
-        routes = read_routes(file)
-        distance = 0.0
-        for route in routes:
-            instance, tour = route_as_pdp(tasks, route)
-            td = env.reset(instance.unsqueeze(0))
+        instance = read_instance(file.with_suffix(".txt"))
+        places = torch.as_tensor(instance.coordinates, dtype=torch.float32)
+        partner, distance = dict(instance.pairs.tolist()), 0.0
+        for route in instance.best_solution:
+            pickups = [node for node in route if node in partner]
+            nodes = [*pickups, *(partner[node] for node in pickups)]
+            one = TensorDict({"depot": places[0], "locs": places[nodes]}, batch_size=[])
+            td, tour = env.reset(one.unsqueeze(0)), [nodes.index(node) + 1 for node in route]
             distance -= env.get_reward(td, torch.tensor([tour]), check_solution=True).item()
             with pytest.raises(InvalidSolutionError, match="precedes"):
                 env.check_solution_validity(td, torch.tensor([tour[::-1]]))
-        assert len(routes) == int(listed[file.stem]["vehicles_in_sol"])
-        assert distance == pytest.approx(float(listed[file.stem]["distance_in_sol"]), abs=0.02)
+        assert distance == pytest.approx(instance.best_known, abs=0.02)
 
 
 # ---------------------------------------------------------------- generator
