@@ -8,7 +8,6 @@ import pytest
 import torch
 
 from rl4co.core.errors import ConfigError, UnsupportedError
-from rl4co.core.registry import FORMULATIONS, SOLVERS
 from rl4co.envs import CVRPEnv, DPPEnv, FFSPEnv, MDPPEnv, TSPEnv
 from rl4co.solvers._evolution import Budget
 from rl4co.solvers.formulations.dpp import PlacementEncoding
@@ -165,12 +164,6 @@ def test_time_is_kept():
     assert budget.take(10) == 0
     budget = Budget(15, seconds=100.0)
     assert [budget.take(10), budget.take(10), budget.take(10)] == [10, 5, 0]
-
-
-def test_formulations_are_no_solvers():
-    """They are found by the names of environments, in a folder beside the solvers."""
-    assert "formulations" not in SOLVERS.names()
-    assert {"dpp", "mdpp", "ffsp"} <= set(FORMULATIONS.names())
 
 
 def test_what_cannot_be_solved_is_rejected(small):

@@ -14,10 +14,9 @@ import torch
 
 from tensordict import TensorDict
 
-from rl4co.core.errors import ConfigError, MissingDependencyError, UnsupportedError
+from rl4co.core.errors import ConfigError
 from rl4co.envs import FLPEnv, MCPEnv, TSPEnv
 from rl4co.envs.base import RL4COEnvBase
-from rl4co.solvers import _mip
 from rl4co.solvers.formulations import flp
 
 PACKAGES = {"highs": "highspy", "scip": "pyscipopt"}
@@ -178,25 +177,6 @@ def test_random_gives_best_and_mean(name: str):
     torch.testing.assert_close(several.mean_costs[2], several.costs[2], atol=1e-4, rtol=1e-5)
     with pytest.raises(ConfigError, match="samples of at least 1"):
         env.solve(instances, solver="random", samples=0)
-
-
-def test_greedy_needs_gains():
-    env = TSPEnv(generator_params={"num_loc": 5})
-    with pytest.raises(UnsupportedError, match=r"formulation for greedy .*got 'tsp'"):
-        env.solve(env.generator(2), solver="greedy")
-
-
-def test_missing_packages_are_named(monkeypatch):
-    """... with the line that installs them."""
-    env, instances = make("flp")
-    monkeypatch.setattr(_mip, "find_spec", lambda name: None)
-    for solver, line in (
-        ("highs", r"rl4co\[solvers\]"),
-        ("scip", r"rl4co\[solvers\]"),
-        ("gurobi", "gurobipy"),
-    ):
-        with pytest.raises(MissingDependencyError, match=line):
-            env.solve(instances, solver=solver)
 
 
 @pytest.mark.solvers

@@ -254,7 +254,8 @@ def test_negative_costs_are_shifted_only_where_all_solutions_have_as_many_legs()
     [
         ("tsp", "lkh"), ("atsp", "lkh"), ("shpp", "lkh"), ("cvrp", "pyvrp"), ("mtvrp", "pyvrp"),
         ("pctsp", "pyvrp"), ("pdp", "pyvrp"), ("mtsp", "ortools"), ("mdcpdp", "ortools"),
-        ("sdvrp", "insertion"),
+        ("sdvrp", "insertion"), ("jssp", "cpsat"), ("fjsp", "cpsat"), ("ffsp", "cpsat"),
+        ("smtwtp", "cpsat"),
     ],
 )  # fmt: skip
 def test_default_solvers(problem, expected):
@@ -291,15 +292,24 @@ def test_pyvrp_rejects_customers_without_demand_between_backhauls():
 
 
 @pytest.mark.parametrize(
-    ("name", "package"), [("pyvrp", "pyvrp"), ("ortools", "ortools"), ("lkh", "elkai")]
+    ("problem", "name", "install"),
+    [
+        ("tsp", "pyvrp", r"'rl4co\[solvers\]'"),
+        ("tsp", "ortools", r"'rl4co\[solvers\]'"),
+        ("tsp", "lkh", r"'rl4co\[solvers\]'"),
+        ("ffsp", "cpsat", r"'rl4co\[solvers\]'"),
+        ("flp", "highs", r"'rl4co\[solvers\]'"),
+        ("flp", "scip", r"'rl4co\[solvers\]'"),
+        ("flp", "gurobi", "'gurobipy'"),
+    ],
 )
-def test_missing_packages_name_the_extra(name, package, monkeypatch):
-    """The error is the line to install them."""
+def test_missing_packages_name_the_line_that_installs_them(problem, name, install, monkeypatch):
+    file = "_mip" if problem == "flp" else name
     monkeypatch.setattr(
-        importlib.import_module(f"rl4co.solvers.{name}"), "find_spec", lambda _: None
+        importlib.import_module(f"rl4co.solvers.{file}"), "find_spec", lambda _: None
     )
-    env = get_env("tsp", generator_params={"num_loc": 5})
-    with pytest.raises(MissingDependencyError, match=rf"{package}.*pip install 'rl4co\[solvers\]'"):
+    env = get_env(problem)
+    with pytest.raises(MissingDependencyError, match=f"pip install {install}"):
         env.solve(env.generate(1), solver=name)
 
 
@@ -424,19 +434,6 @@ def test_ortools_in_processes():
     settings = {"solver": "ortools", "max_runtime": 60.0, "max_solutions": 20}
     one, two = (env.solve(td, num_procs=procs, **settings)[0] for procs in (1, 2))
     assert torch.equal(one, two)
-
-
-@pytest.mark.solvers
-def test_more_iterations_are_no_worse():
-    """The search keeps the best solution, and it beats insertion."""
-    pytest.importorskip("pyvrp")
-    env = get_env("cvrp", generator_params={"num_loc": 30})
-    td = env.generator(2, rng=torch.Generator().manual_seed(0))
-    few, many = (
-        env.solve(td, solver="pyvrp", max_runtime=60.0, max_iterations=n)[1] for n in (1, 300)
-    )
-    assert (many <= few + 1e-5).all() and (many < few - 1e-3).any()
-    assert (many < env.solve(td, solver="insertion")[1]).all()
 
 
 # ---------------------------------------------------------------- heuristics

@@ -19,7 +19,6 @@ from tensordict import TensorDict
 
 from rl4co.core.errors import (
     ConfigError,
-    MissingDependencyError,
     StoppedError,
     UnknownNameError,
     UnsupportedError,
@@ -355,14 +354,6 @@ def test_cpsat_finds_and_proves_optima(name):
 
 @needs_ortools
 @pytest.mark.solvers
-def test_cpsat_is_the_default():
-    for name in TINY:
-        assert get_env(name).default_solver().name == "cpsat"
-        assert get_env(name).default_solver(warm_start=True).name == "cpsat"
-
-
-@needs_ortools
-@pytest.mark.solvers
 @pytest.mark.parametrize("name", ["ffsp", "fjsp"])
 def test_large_shops_in_a_short_time(name):
     """A solution no worse than any rule's, and an honest bound."""
@@ -530,23 +521,10 @@ def test_a_late_result_of_cpsat_is_the_one_reported(monkeypatch: pytest.MonkeyPa
 # ---------------------------------------------------------------- arguments and results
 
 
-def test_missing_ortools_names_the_extra(monkeypatch: pytest.MonkeyPatch):
-    """The error is the line to install it."""
-    module = importlib.import_module("rl4co.solvers.cpsat")
-    monkeypatch.setattr(module, "find_spec", lambda name: None)
-    env = get_env("ffsp")
-    with pytest.raises(MissingDependencyError, match=r"pip install 'rl4co\[solvers\]'"):
-        env.solve(env.generate(1))
-
-
 @needs_ortools
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"max_runtime": 0.0}, "positive max_runtime"),
-        ({"max_runtime": -1.0}, "positive max_runtime"),
-        ({"max_runtime": math.nan}, "positive max_runtime"),
-        ({"num_procs": 0}, "num_procs"),
         ({"num_workers": 0}, "num_workers"),
         ({"seed": -1}, "seed"),
     ],
@@ -555,16 +533,6 @@ def test_bad_arguments(arguments, message):
     env = get_env("ffsp")
     with pytest.raises(ConfigError, match=message):
         env.solve(env.generate(1), solver="cpsat", **arguments)
-
-
-@needs_ortools
-def test_unknown_options_and_other_problems():
-    env = get_env("ffsp")
-    with pytest.raises(UnknownNameError, match="num_workers"):
-        env.solve(env.generate(1), solver="cpsat", workers=1)
-    tsp = get_env("tsp")
-    with pytest.raises(UnsupportedError, match="cpsat"):
-        tsp.solve(tsp.generate(1), solver="cpsat")
 
 
 @needs_ortools

@@ -14,7 +14,6 @@ from tensordict import TensorDict
 from rl4co.core.errors import (
     ConfigError,
     InvalidInstanceError,
-    MissingDependencyError,
     RL4COError,
     UnknownNameError,
     UnsupportedError,
@@ -126,15 +125,6 @@ def test_lkh_is_deterministic_and_independent_of_processes():
     assert torch.equal(alone[0], one[0][4:5])
 
 
-@needs_elkai
-@pytest.mark.solvers
-def test_lkh_is_the_default_for_tsp():
-    """Asking for no solver in particular gives the best one."""
-    env = get_env("tsp", generator_params={"num_loc": 6})
-    instances = env.generator(2, rng=torch.Generator().manual_seed(0))
-    assert torch.equal(env.solve(instances)[0], env.solve(instances, solver="lkh")[0])
-
-
 def test_integer_distances():
     """Distances 3, 4, 5 (and the largest of them) by hand: 5 becomes the resolution."""
     # A right triangle; 0 (the diagonal) is the smallest entry, so nothing is shifted.
@@ -155,15 +145,6 @@ def test_coincident_cities():
     env = get_env("tsp")
     _, costs = env.solve(TensorDict({"locs": torch.full((1, 6, 2), 0.3)}, batch_size=[1]))
     assert float(costs) == 0.0
-
-
-def test_missing_elkai_names_the_extra(monkeypatch: pytest.MonkeyPatch):
-    """The error is the line to install it."""
-    lkh_module = importlib.import_module("rl4co.solvers.lkh")
-    monkeypatch.setattr(lkh_module, "find_spec", lambda name: None)
-    env = get_env("tsp", generator_params={"num_loc": 5})
-    with pytest.raises(MissingDependencyError, match=r"pip install 'rl4co\[solvers\]'"):
-        env.solve(env.generate(1), solver="lkh")
 
 
 def test_nearest_neighbor_by_hand():

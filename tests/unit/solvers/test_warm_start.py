@@ -141,7 +141,14 @@ def test_local_search_is_a_solver(problem: str):
 
 @pytest.mark.parametrize(
     ("problem", "expected"),
-    [("tsp", "lkh"), ("atsp", "lkh"), ("cvrp", "pyvrp"), ("cvrptw", "pyvrp"), ("op", "pyvrp")],
+    [
+        ("tsp", "lkh"),
+        ("atsp", "lkh"),
+        ("cvrp", "pyvrp"),
+        ("cvrptw", "pyvrp"),
+        ("op", "pyvrp"),
+        ("jssp", "cpsat"),
+    ],
 )
 def test_default_with_a_start(problem: str, expected: str):
     """The best solver that can begin with a solution."""
