@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -140,6 +141,15 @@ def test_several_instances_in_one_file(tmp_path: Path):
     assert [(shop.best_known, shop.lower_bound) for shop in shops] == [(12, 12), (28, 20)]
     with pytest.raises(ConfigError, match=r"best-known.*2 instances.*12"):
         read_instances(path, best_known=12)
+
+
+def test_arrays(tmp_path: Path):
+    """The test sets of L2D."""
+    array = np.array([[[[5, 3, 4], [2, 6, 1]], [[3, 1, 2], [2, 3, 1]]]] * 2, dtype=np.int32)
+    np.save(tmp_path / "set.npy", array)
+    shops = read_instances(tmp_path / "set.npy")
+    assert [shop.name for shop in shops] == ["set_0", "set_1"]
+    assert shops[1].objective(BEST) == 12
 
 
 def test_folders(tmp_path: Path):
