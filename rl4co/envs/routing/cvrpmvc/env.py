@@ -13,7 +13,7 @@ from rl4co.core.registry import ENVS
 from rl4co.envs.base import State
 from rl4co.envs.routing._parts import sum_along_routes
 from rl4co.envs.routing.cvrp.env import CAPACITY_TOLERANCE, CVRPEnv
-from rl4co.envs.routing.cvrpmvc.generator import CVRPGenerator
+from rl4co.envs.routing.cvrp.generator import CVRPGenerator
 
 #: Slack on the demand that is left, in vehicles: float32 sums of many demands. Integer demands of
 #: vehicles that carry up to thousands of units remain distinguishable. The check allows it twice,

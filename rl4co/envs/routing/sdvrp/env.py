@@ -13,7 +13,7 @@ from rl4co.core.registry import ENVS
 from rl4co.envs.base import State
 from rl4co.envs.routing._parts import allowed_starts, count_allowed_starts
 from rl4co.envs.routing.cvrp.env import CAPACITY_TOLERANCE, CVRPEnv
-from rl4co.envs.routing.sdvrp.generator import CVRPGenerator
+from rl4co.envs.routing.cvrp.generator import CVRPGenerator
 
 
 @ENVS.register("sdvrp")
