@@ -64,7 +64,7 @@ def sample(search, incumbent=None, seed=9):
 
 def test_beam_search_with_the_adapted_policy(env):
     """With all actions as expansions and beams, the search enumerates: nothing is better."""
-    search = start(env, beam_interval=2, beam_width=720, expansion=7)
+    search = start(env, beam_interval=2, num_beams=720, expansion=7)
     assert search.intensify(0) is None
     actions, rewards = search.intensify(1)  # [B, K, T], [B, K]
     td = env.reset(draw(env))
@@ -72,7 +72,7 @@ def test_beam_search_with_the_adapted_policy(env):
         torch.testing.assert_close(env.get_reward(td, actions[:, copy]), rewards[:, copy])
     sampled, _ = sample(search)
     assert (rewards.amin(1) >= sampled.rewards.amax(1) - 1e-6).all()
-    beams = {"beam_interval": 1, "beam_width": 720, "expansion": 7}
+    beams = {"beam_interval": 1, "num_beams": 720, "expansion": 7}
     model = EAS(env, make_policy(env), draw(env), max_iters=1, augment_size=1, **beams)
     torch.testing.assert_close(model.search().rewards, rewards.amax(1))
 

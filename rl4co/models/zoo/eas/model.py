@@ -115,7 +115,7 @@ class EAS(TransductiveModel):
         num_parallel_runs: How often the copies are repeated, with separate parameters.
         beam_interval: Iterations from one simulation-guided beam search with the adapted policy to
             the next; the incumbent may come from it. None: no such searches.
-        beam_width: Partial solutions of each copy that such a search keeps.
+        num_beams: Partial solutions of each copy that such a search keeps.
         expansion: Actions by which each of them is extended.
         baseline: Mean over a copy's solutions ("multistart"), over the copies of a start
             ("symmetric") or over both ("full").
@@ -143,7 +143,7 @@ class EAS(TransductiveModel):
         num_parallel_runs: int = 1,
         baseline: str = "multistart",
         beam_interval: int | None = None,
-        beam_width: int = 4,
+        num_beams: int = 4,
         expansion: int = 4,
         max_runtime: float | None = 86_400,
         save_path: str | Path | None = None,
@@ -162,7 +162,7 @@ class EAS(TransductiveModel):
         if beam_interval is not None and beam_interval < 1:
             raise ConfigError(f"expected beam_interval of at least 1 or None, got {beam_interval}")
         self.beam_interval = beam_interval
-        self.beam = SimulationGuidedBeamSearch(beam_width=beam_width, expansion=expansion)
+        self.beam = SimulationGuidedBeamSearch(beam_width=num_beams, expansion=expansion)
         super().__init__(
             env,
             self.default_policy(AttentionModelPolicy, env, read_policy(policy), policy_kwargs),
