@@ -49,7 +49,7 @@ class Job:
         self.cancelled = threading.Event()
         self.events: list[Event] = []  # only appended to, so readers need no lock
         self.num_bytes = 0
-        self.finished = threading.Event()
+        self._lock = threading.Lock()
 
     def emit(self, name: str, **data: Any) -> None:
         """Append an event."""
@@ -90,20 +90,27 @@ class Job:
 
     def run(self, workers: Workers) -> None:
         """Solves by all methods, one after the other."""
+        with self._lock:
+            if self.state != "queued":  # cancelled before
+                return
+            self.state = "running"
         try:
-            if not self.cancelled.is_set():
-                self.state = "running"
-                self.emit("state", state="running")
-                for number in range(len(self.methods)):
-                    self._run_method(number, workers)
+            self.emit("state", state="running")
+            for number in range(len(self.methods)):
+                self._run_method(number, workers)
             self._finish()
         except BaseException as error:  # whatever happens, clients must see an end
             self.emit("error", message="expected a result, got a failure of the server")
             self._finish("failed")
             if not isinstance(error, Exception):
                 raise
-        finally:
-            self.finished.set()
+
+    def cancel(self) -> None:
+        """Cancels the job: at once if it waits, else its process ends soon."""
+        self.cancelled.set()
+        with self._lock:
+            if self.state == "queued":
+                self._finish()
 
     def _run_method(self, number: int, workers: Workers) -> None:
         method = self.methods[number]

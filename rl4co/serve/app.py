@@ -111,6 +111,10 @@ def _add_error_handlers(app: FastAPI) -> None:
         where = f" ({'.'.join(place)})" if place else ""
         return answer(422, f"{message}{where}; see /api/openapi.json", ".".join(place) or None)
 
+    @app.exception_handler(Exception)
+    async def failure(request: Request, error: Exception) -> JSONResponse:
+        return answer(500, "expected an answer, got a failure of the server; its log has more")
+
     @app.exception_handler(HTTPException)
     async def http_error(request: Request, error: HTTPException) -> JSONResponse:
         return answer(
@@ -197,7 +201,7 @@ def _add_jobs(app: FastAPI, workers: Workers, jobs: Jobs) -> None:
     async def cancel(job_id: str) -> schemas.Job:
         """Cancel a job; its processes end within two seconds."""
         chosen = jobs.get(job_id)
-        chosen.cancelled.set()
+        chosen.cancel()
         return schemas.Job(**chosen.record())
 
     @app.get("/api/jobs/{job_id}/events", response_class=EventSourceResponse)

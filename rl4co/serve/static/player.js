@@ -272,7 +272,11 @@ class Timeline {
     this.toggle.classList.add("primary");
     this.slider = html("input", {
       type: "range", min: 0, value: 0, step: 1, "aria-label": "Step",
-      oninput: () => { player.pause(); player.seek(Number(this.slider.value)); },
+      oninput: () => {
+        const step = Number(this.slider.value); // before the pause, which shows the old step
+        player.pause();
+        player.seek(step);
+      },
     });
     this.strip = html("div", { class: "strip", title: "Probability of the chosen move at each step" });
     this.count = html("output", { class: "count" });

@@ -12,7 +12,6 @@ import signal
 import sys
 import time
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,32 +26,11 @@ from rl4co.cli import app
 from rl4co.data.formats import read_instance
 from rl4co.envs.routing.mtvrp.variants import VARIANTS
 from rl4co.serve.app import create_app
-from tests.unit.serve.server import (
-    MODELS,
-    Server,
-    descendants,
-    is_running,
-    save_models,
-    wait_until,
-)
+from tests.unit.serve.server import MODELS, Server, descendants, is_running, wait_until
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks at processes in /proc")
 
 TSP = {"coordinates": [[0, 0], [3, 0], [3, 4], [0, 4]]}
-
-
-@pytest.fixture(scope="module")
-def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("models")
-    save_models(folder)
-    return folder
-
-
-@pytest.fixture(scope="module")
-def server(models: Path) -> Iterator[Server]:
-    running = Server(models, "--max-nodes", "200", "--max-seconds", "60", "--max-queue", "2")
-    yield running
-    running.close()
 
 
 # ---------------------------------------------------------------- what it answers
@@ -343,22 +321,26 @@ def test_cancelled_jobs_leave_no_process(server: Server):
     assert full.status_code == 429 and "retry-after" in full.headers
     assert wait_until(lambda: len(solver_processes(server)) >= 2, 60)
     started = time.monotonic()
-    for each in (job, *waiting):
-        assert server.client.delete(f"/api/jobs/{each}").status_code == 200
+    for each in (*waiting[::-1], job):  # those that wait end at once
+        response = server.client.delete(f"/api/jobs/{each}")
+        assert response.status_code == 200
+        assert each not in waiting[1:] or response.json()["state"] == "cancelled"
     results = [server.finish(each) for each in (job, *waiting)]
     assert wait_until(lambda: not solver_processes(server), 2 - (time.monotonic() - started) + 1)
     assert {result["state"] for result in results} == {"cancelled"}
     assert results[0]["methods"][1]["state"] == "cancelled"
 
 
-def test_killed_server_leaves_no_process(server: Server):
-    """SIGKILL, while a solver runs in a process of a process. The last test of this server."""
+def test_killed_server_leaves_no_process(models: Path):
+    """SIGKILL, while a solver runs in a process of a process."""
+    server = Server(models)
     server.solve("cvrp", server.random("cvrp", 100), "pyvrp", max_runtime=60)
     assert wait_until(lambda: solver_processes(server), 60)
     below = descendants(server.process.pid)
     os.kill(server.process.pid, signal.SIGKILL)
     assert len(below) >= 2
     assert wait_until(lambda: not any(map(is_running, below)), 5)
+    server.close()
 
 
 def test_token():
