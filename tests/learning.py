@@ -7,8 +7,6 @@ be good or bad by chance, and a share of their cost says little.
 
 from __future__ import annotations
 
-import warnings
-
 from collections.abc import Callable
 from typing import Any
 
@@ -71,11 +69,9 @@ def train_steps(model: Any, num_steps: int, batch_size: int, rate: float) -> Non
     weights = [weight for weight in model.parameters() if weight.requires_grad]
     optimizer = torch.optim.Adam(weights, rate)
     model.train()
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "You are trying to `self.log\\(\\)`")
-        for step in range(num_steps):
-            batch = model.env.generator(batch_size, rng=derive_generator("train", step))
-            optimizer.zero_grad()
-            model.shared_step(batch, step, "train")["loss"].backward()
-            nn.utils.clip_grad_norm_(weights, 1.0)
-            optimizer.step()
+    for step in range(num_steps):
+        batch = model.env.generator(batch_size, rng=derive_generator("train", step))
+        optimizer.zero_grad()
+        model.shared_step(batch, step, "train")["loss"].backward()
+        nn.utils.clip_grad_norm_(weights, 1.0)
+        optimizer.step()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -33,6 +34,8 @@ SMALL: dict[str, dict[str, Any]] = {
 #: train in all.
 THOROUGH = "am"
 REPRESENTATIVE = ("tsp", "cvrp")
+#: A method with a policy for each of its environments.
+TWO_POLICIES = {"matnet": ("atsp", "ffsp")}
 #: Methods whose default policy is that of THOROUGH.
 SAME_POLICY = ("amppo", "mtpomo", "pomo")
 
@@ -70,12 +73,13 @@ def thorough_pairs() -> list[object]:
     ]
 
 
-def policy_pairs() -> list[object]:
-    """THOROUGH in all environments, each other policy in one."""
+def policy_pairs(several: Mapping[str, tuple[str, ...]] = TWO_POLICIES) -> list[object]:
+    """THOROUGH in all environments, each other policy in one, or in those of `several`."""
     others = [
-        _param(model, _thorough_envs(model)[0])
+        _param(model, env)
         for model in MODELS.names()
-        if model not in (THOROUGH, *SAME_POLICY) and supported(model)
+        if model not in (THOROUGH, *SAME_POLICY)
+        for env in several.get(model, _thorough_envs(model)[:1])
     ]
     return [*(_param(THOROUGH, env) for env in supported(THOROUGH)), *others]
 

@@ -8,7 +8,6 @@ created on the wrong device, or a hidden synchronisation in a step, fails here b
 from __future__ import annotations
 
 import functools
-import warnings
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -48,8 +47,7 @@ UNCHECKED = {"check_solution": False, "check_instance": False, "device": DEVICE}
 @contextmanager
 def pretend_gpu(*modules: nn.Module) -> Iterator[None]:
     """Fake mode in which the modules' weights are fake tensors on the pretended device."""
-    with warnings.catch_warnings(), FakeTensorMode():
-        warnings.filterwarnings("ignore", "You are trying to `self.log\\(\\)`")
+    with FakeTensorMode():
         for module in modules:
             for part in module.modules():
                 for table in (part._parameters, part._buffers):
@@ -159,7 +157,7 @@ def strategies_of(model_name: str, env_name: str, *, grad: bool) -> list[dict[st
     return STRATEGIES[:1] if grad else STRATEGIES[1:3]
 
 
-@pytest.mark.parametrize("pair_names", policy_pairs())
+@pytest.mark.parametrize("pair_names", policy_pairs({}))
 @pytest.mark.parametrize("grad", [True, False], ids=["replay", "steps"])
 def test_decoding(pair_names, grad):
     """Rollout and replay neither leave the device nor read its values."""

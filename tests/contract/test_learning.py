@@ -77,7 +77,6 @@ def build(name: str) -> tuple[REINFORCE, AttentionModelPolicy]:
 
 
 @pytest.mark.learning
-@pytest.mark.filterwarnings("ignore:You are trying to `self.log")
 @pytest.mark.parametrize("name", [name for name in ENVS.names() if name in EMBEDDINGS])
 def test_training_improves(name: str, require: Callable[..., None]) -> None:
     """Rewards are larger than those of the untrained policy, instance by instance."""

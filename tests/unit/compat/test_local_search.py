@@ -21,7 +21,6 @@ class CountingEnv(TSPEnv):
 
 
 @pytest.mark.parametrize("training", [True, False], ids=["training", "ants"])
-@pytest.mark.filterwarnings("ignore:You are trying to `self.log")
 def test_states_and_actions_have_the_same_rows(training):
     env = CountingEnv(generator_params={"num_loc": 8})
     model = DeepACO(

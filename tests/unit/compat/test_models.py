@@ -303,7 +303,6 @@ def test_a_published_baseline_is_asked():
 @pytest.mark.parametrize(
     ("cls", "value"), [(PublishedBaseline, None), (Lookup, 7.0), (Packed, 5.0)]
 )
-@pytest.mark.filterwarnings("ignore:You are trying to `self.log")
 def test_values_of_published_baselines_enter_the_loss(cls, value):
     """Those of `eval`, or what the data set was wrapped with."""
     env = TSPEnv(generator_params={"num_loc": 5})

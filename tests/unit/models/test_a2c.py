@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,8 +19,8 @@ from rl4co.core.rng import derive_generator
 from rl4co.envs import TSPEnv
 from rl4co.models import A2C, AttentionModelPolicy, CriticNetwork
 from rl4co.models.rl.critic import create_critic_from_actor
-from rl4co.training import RL4COTrainer
 from tests.learning import cost_ratio, expected_cost
+from tests.trainers import fit
 
 TINY = {"embed_dim": 16, "num_heads": 2, "feedforward_hidden": 16, "num_encoder_layers": 1}
 SIZES = {"batch_size": 8, "train_data_size": 16, "val_data_size": 8, "test_data_size": 8}
@@ -31,16 +30,6 @@ def make_model(**options: Any) -> A2C:
     env = TSPEnv(generator_params={"num_loc": 5})
     policy = options.pop("policy", None) or AttentionModelPolicy(**TINY)
     return A2C(env, policy, **{**SIZES, "seed": 3, **options})
-
-
-def fit(model: A2C, folder: Path, **options: Any) -> RL4COTrainer:
-    trainer = RL4COTrainer(
-        accelerator="cpu", devices=1, precision=options.pop("precision", "32-true"), logger=False,
-        enable_progress_bar=False, enable_model_summary=False, default_root_dir=str(folder),
-        enable_checkpointing=False, **{"max_epochs": 1, **options},
-    )  # fmt: skip
-    trainer.fit(model)
-    return trainer
 
 
 class FixedPolicy(nn.Module):
@@ -65,7 +54,6 @@ class FixedCritic(CriticNetwork):
         return self.constant.expand(td.batch_size)
 
 
-@pytest.mark.filterwarnings("ignore:You are trying to `self.log")
 def test_loss_by_hand():
     """Rewards 3 and 5, value 1: advantages 2 and 4.
 
@@ -80,7 +68,6 @@ def test_loss_by_hand():
     assert model.baseline.critic.constant.grad.item() == pytest.approx(-6.0)
 
 
-@pytest.mark.filterwarnings("ignore:You are trying to `self.log")
 def test_gradients_are_separate():
     """The policy's loss leaves the critic alone, and the critic's the policy."""
     model = make_model()

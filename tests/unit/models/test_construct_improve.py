@@ -23,7 +23,8 @@ from rl4co.models import (
     NeuOptPolicy,
 )
 from tests.learning import paired_t
-from tests.unit.models.test_n_step_ppo import SIZES, STEPS, TINY, Kill, fit
+from tests.trainers import fit
+from tests.unit.models.test_n_step_ppo import SIZES, STEPS, TINY, Kill
 
 PROBLEMS: dict[str, tuple[Any, Any, Any, dict[str, Any]]] = {
     "tsp": (TSPkoptEnv, NeuOptPolicy, AttentionModelPolicy, {"k_max": 4}),

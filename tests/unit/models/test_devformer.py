@@ -117,7 +117,6 @@ def losses(model, batch, step):
 
 
 @pytest.mark.learning
-@pytest.mark.filterwarnings("ignore:You are trying to `self.log")
 @pytest.mark.parametrize("algorithm", ["rollout", "critic", "ppo"])
 def test_training_improves(algorithm, require):
     """Clearly better than the untrained policy on the same instances, with REINFORCE and PPO."""

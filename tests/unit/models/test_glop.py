@@ -235,7 +235,6 @@ def test_tours_are_solved_by_a_function_of_tensors():
 
 
 @pytest.mark.learning
-@pytest.mark.filterwarnings("ignore:You are trying to `self.log")
 @pytest.mark.parametrize(("problem", "steps"), [("cvrpmvc", 40), ("pctsp", 120)])
 def test_partitions_learn(problem: str, steps: int, require):
     """A few steps of REINFORCE make the mean partition clearly better: paired over instances."""

@@ -79,7 +79,6 @@ def test_sampling_with_top_p_and_temperature(name: str):
     torch.testing.assert_close(narrow["rewards"], greedy)
 
 
-@pytest.mark.filterwarnings("ignore:You are trying to `self.log")
 @pytest.mark.parametrize("baseline", ["rollout", "mean", "exponential", "critic"])
 @pytest.mark.parametrize("name", ["flp", "mcp"])
 def test_baselines(name: str, baseline: str):

@@ -11,8 +11,8 @@ import torch
 
 from rl4co.envs import CVRPEnv, TSPEnv
 from rl4co.models import AttentionModel
-from rl4co.training import RL4COTrainer
 from tests.learning import cost_ratio
+from tests.trainers import fit
 
 POLICY = {"embed_dim": 32, "num_heads": 4, "num_encoder_layers": 2, "feedforward_hidden": 64}
 SMALL = {"dataset_size": 256}
@@ -36,21 +36,6 @@ def make_model(env: Any, batch_size: int = 128, rate: float = 1e-3, **options: A
     )
 
 
-def fit(model: Any, folder: Path, epochs: int = 3, precision: str = "32-true") -> None:
-    RL4COTrainer(
-        max_epochs=epochs,
-        accelerator="cpu",
-        devices=1,
-        precision=precision,
-        logger=False,
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        num_sanity_val_steps=0,
-        default_root_dir=str(folder),
-    ).fit(model)
-
-
 @pytest.mark.learning
 @pytest.mark.parametrize("baseline", BASELINES)
 def test_baselines(baseline: str, tmp_path: Path, require: Callable[..., None]) -> None:
@@ -60,7 +45,7 @@ def test_baselines(baseline: str, tmp_path: Path, require: Callable[..., None]) 
     # Without a baseline gradients are noisy: more instances per step, and more but smaller steps.
     noisy = baseline == "no"
     model = make_model(env, **options, **({"batch_size": 256, "rate": 5e-4} if noisy else {}))
-    ratio = cost_ratio(model, lambda: fit(model, tmp_path, epochs=9 if noisy else 3))
+    ratio = cost_ratio(model, lambda: fit(model, tmp_path, max_epochs=9 if noisy else 3))
     require("cost after / before", ratio, below=0.83)
 
 
@@ -69,12 +54,16 @@ def test_routes(tmp_path: Path, require: Callable[..., None]) -> None:
     """The same for the CVRP, whose solutions have different lengths."""
     env = CVRPEnv(generator_params={"num_loc": 10})
     model = make_model(env, baseline="rollout", baseline_kwargs=SMALL)
-    require("cost after / before", cost_ratio(model, lambda: fit(model, tmp_path)), below=0.85)
+    require(
+        "cost after / before",
+        cost_ratio(model, lambda: fit(model, tmp_path, max_epochs=3)),
+        below=0.85,
+    )
 
 
 @pytest.mark.learning
 def test_bfloat16(tmp_path: Path, require: Callable[..., None]) -> None:
     """Mixed precision on a CPU reaches nearly the same."""
     model = make_model(TSPEnv(generator_params={"num_loc": 10}), baseline="mean")
-    ratio = cost_ratio(model, lambda: fit(model, tmp_path, 2, "bf16-mixed"))
+    ratio = cost_ratio(model, lambda: fit(model, tmp_path, max_epochs=2, precision="bf16-mixed"))
     require("cost after / before", ratio, below=0.85)

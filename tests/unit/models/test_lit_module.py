@@ -17,7 +17,7 @@ from rl4co.data import save_tensordict_to_npz
 from rl4co.envs import TSPEnv
 from rl4co.models import AttentionModel
 from rl4co.models.rl.optimizers import create_optimizer, create_scheduler
-from rl4co.training import RL4COTrainer
+from tests.trainers import fit
 
 POLICY = {"embed_dim": 16, "num_encoder_layers": 1, "num_heads": 2, "feedforward_hidden": 16}
 SIZES = {"batch_size": 4, "train_data_size": 8, "val_data_size": 4, "test_data_size": 4}
@@ -26,23 +26,6 @@ SIZES = {"batch_size": 4, "train_data_size": 8, "val_data_size": 4, "test_data_s
 def make_model(env: TSPEnv | None = None, **options: Any) -> AttentionModel:
     env = env or TSPEnv(generator_params={"num_loc": 5})
     return AttentionModel(env, baseline="mean", policy_kwargs=POLICY, **{**SIZES, **options})
-
-
-def fit(model: AttentionModel, folder: Path, **options: Any) -> RL4COTrainer:
-    trainer = RL4COTrainer(
-        max_epochs=1,
-        accelerator="cpu",
-        devices=1,
-        precision="32-true",
-        logger=False,
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        default_root_dir=str(folder),
-        **options,
-    )
-    trainer.fit(model)
-    return trainer
 
 
 # ---------------------------------------------------------------- the caller's environment

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import math
 
 import pytest
@@ -11,9 +10,8 @@ import torch
 from rl4co.core.errors import ConfigError, UnsupportedError
 from rl4co.decoding.rollout import random_policy
 from rl4co.envs import ATSPEnv, FFSPEnv
-from rl4co.models import MatNet, MultiStageFFSPPolicy, load_pretrained
+from rl4co.models import MatNet, MultiStageFFSPPolicy
 from tests.learning import cost_ratio, train_steps
-from tests.numerics import assert_same_gradients
 
 TINY = {"embed_dim": 16, "num_heads": 2, "feedforward_hidden": 16, "num_encoder_layers": 2}
 
@@ -73,42 +71,6 @@ def test_solutions_in_different_orders_of_machines(env, policy):
     # The policy forgets the orders after the call.
     plain = policy(td, env, decode_type="greedy")
     torch.testing.assert_close(plain["reward"], env.get_reward(td, plain["actions"]))
-
-
-def test_instances_do_not_depend_on_batch_mates(env, policy):
-    td = env.reset(env.generator(3, rng=torch.Generator().manual_seed(1)))
-    whole = policy(td, env, decode_type="greedy")
-    for b in range(3):
-        alone = policy(td[b : b + 1], env, decode_type="greedy")
-        torch.testing.assert_close(alone["reward"][0], whole["reward"][b])
-        torch.testing.assert_close(
-            alone["log_likelihood"][0], whole["log_likelihood"][b], atol=1e-5, rtol=1e-5
-        )
-
-
-@pytest.mark.numerical
-def test_replay_is_step_by_step(env, policy):
-    td = env.reset(env.generator(3, rng=torch.Generator().manual_seed(1)))
-    slow = copy.deepcopy(policy)
-    slow.decoder.__class__ = type("Slow", (type(slow.decoder),), {"replay_keys": None})
-    outs = [
-        p(td, env, decode_type="sampling", num_samples=3, rng=torch.Generator().manual_seed(0))
-        for p in (policy, slow)
-    ]
-    assert torch.equal(outs[0]["actions"], outs[1]["actions"])
-    torch.testing.assert_close(
-        outs[0]["log_likelihood"], outs[1]["log_likelihood"], atol=1e-5, rtol=1e-5
-    )
-    for out in outs:
-        (out["log_likelihood"] * torch.linspace(-1, 1, 9)).sum().backward()
-    assert_same_gradients(policy, slow)
-
-
-def test_saving_and_loading(env, policy, tmp_path):
-    td = env.reset(batch_size=2)
-    loaded = load_pretrained(policy.save_pretrained(tmp_path))
-    outs = [p(td, env, decode_type="greedy") for p in (policy, loaded)]
-    assert torch.equal(outs[0]["actions"], outs[1]["actions"])
 
 
 def test_bad_arguments_raise(env, policy):

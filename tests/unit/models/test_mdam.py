@@ -21,7 +21,6 @@ from tests.numerics import assert_same_gradients
 
 TINY = {"embed_dim": 16, "num_heads": 2, "feedforward_hidden": 16, "num_encoder_layers": 2}
 PATHS = 3
-pytestmark = pytest.mark.filterwarnings("ignore:You are trying to `self.log")
 
 
 @pytest.fixture(params=[TSPEnv, CVRPEnv, SDVRPEnv])

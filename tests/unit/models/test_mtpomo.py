@@ -13,7 +13,6 @@ from rl4co.models import MTPOMO, POMO
 from tests.learning import expected_cost, train_steps
 
 TINY = {"embed_dim": 32, "num_heads": 4, "feedforward_hidden": 32, "num_encoder_layers": 1}
-pytestmark = pytest.mark.filterwarnings("ignore:You are trying to `self.log")
 
 
 def make_model(variant: str = "all", **kwargs) -> MTPOMO:

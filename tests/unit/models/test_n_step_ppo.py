@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,8 +19,8 @@ from rl4co.models import DACT, N2S, AttentionModelPolicy, NeuOpt, n_step_PPO
 from rl4co.models.nn.value import SolutionCritic
 from rl4co.models.rl.curriculum import Curriculum
 from rl4co.models.rl.losses import clipped_value_loss, n_step_returns
-from rl4co.training import RL4COTrainer
 from tests.learning import paired_t
+from tests.trainers import fit
 
 TINY = {"embed_dim": 16, "num_heads": 2, "num_encoder_layers": 1}
 SIZES = {"batch_size": 4, "train_data_size": 12, "val_data_size": 4, "test_data_size": 4}
@@ -35,19 +34,6 @@ def make_model(cls: Any = DACT, size: int = 6, **options: Any) -> Any:
     if "policy" not in options:
         options.setdefault("policy_kwargs", TINY)
     return cls(env, **{**SIZES, **STEPS, "seed": 5, **options})
-
-
-def fit(model: Any, folder: Path, ckpt: Path | None = None, **options: Any) -> RL4COTrainer:
-    quiet: dict[str, Any] = {
-        "accelerator": "cpu", "devices": 1, "precision": "32-true", "logger": False,
-        "enable_progress_bar": False, "enable_model_summary": False, "max_epochs": 1,
-        "default_root_dir": str(folder), "num_sanity_val_steps": 0,
-    }  # fmt: skip
-    if not any(isinstance(each, ModelCheckpoint) for each in options.get("callbacks", [])):
-        quiet["enable_checkpointing"] = False
-    trainer = RL4COTrainer(**{**quiet, **options})
-    trainer.fit(model, ckpt_path=ckpt)
-    return trainer
 
 
 # ---------------------------------------------------------------- losses

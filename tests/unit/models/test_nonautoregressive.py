@@ -385,7 +385,6 @@ def test_an_overridden_heatmap_takes_effect_everywhere():
 
 
 @pytest.mark.parametrize("method", [DeepACO, GFACS])
-@pytest.mark.filterwarnings("ignore:You are trying to `self.log")
 def test_training_uses_an_overridden_heatmap(method):
     """Gradients of the network pass through it."""
     env = get_env("tsp", generator_params={"num_loc": 12}, seed=0)
@@ -462,7 +461,6 @@ class CountsRows(TSPEnv):
         return super()._local_search(state, actions, **options)
 
 
-@pytest.mark.filterwarnings("ignore:You are trying to `self.log")
 @pytest.mark.parametrize("method", [DeepACO, GFACS])
 @pytest.mark.parametrize("rounds", [0, 2])
 def test_searches_of_training_get_a_state_for_every_solution(method, rounds):
@@ -501,7 +499,6 @@ def mean_ant(model) -> torch.Tensor:
 
 
 @pytest.mark.learning
-@pytest.mark.filterwarnings("ignore:You are trying to `self.log")
 @pytest.mark.parametrize("problem", ["tsp", "cvrp", "op", "pctsp"])
 @pytest.mark.parametrize("method", ["deepaco", "gfacs"])
 def test_seconds_of_training_help(method: str, problem: str, require):

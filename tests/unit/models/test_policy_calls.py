@@ -163,7 +163,6 @@ def test_policy_in_double_precision_solves_single_instances():
 
 
 @pytest.mark.parametrize("baseline", ["exponential", RolloutBaseline(), "critic"], ids=str)
-@pytest.mark.filterwarnings("ignore:You are trying to `self.log")
 def test_training_on_double_instances(baseline):
     """Also the networks of baselines."""
     env = CVRPEnv(generator_params={"num_loc": SIZE})

@@ -2,32 +2,20 @@
 
 from __future__ import annotations
 
-import warnings
-
 from typing import Any
 
 import pytest
 import torch
 
-from tensordict import TensorDict
+from torch import nn
 
 from rl4co.core.errors import ConfigError, UnknownNameError, UnsupportedError
-from rl4co.core.ops import batchify
 from rl4co.data.augment import StateAugmentation
 from rl4co.envs import CVRPEnv, MDCPDPEnv, TSPEnv
-from rl4co.models import POMO, AttentionModelPolicy
-from rl4co.models.rl.baselines import SharedBaseline
+from rl4co.models import POMO, AttentionModelPolicy, SymNCO
 from tests.learning import cost_ratio, train_steps
 
 TINY = {"embed_dim": 16, "num_heads": 2, "feedforward_hidden": 16, "num_encoder_layers": 1}
-
-
-@pytest.fixture(autouse=True)
-def _without_trainer():
-    """`self.log` without a trainer does nothing but say so."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "You are trying to `self.log\\(\\)`")
-        yield
 
 
 def make_model(env: Any, **kwargs: Any) -> POMO:
@@ -54,20 +42,6 @@ class FixedPolicy(torch.nn.Module):
 
 
 # ---------------------------------------------------------------- training
-
-
-def test_shared_baseline_by_hand():
-    """Two instances with three starts: means 2 and 20."""
-    reward = torch.tensor([[1.0, 2.0, 3.0], [10.0, 20.0, 30.0]])  # [B, S]
-    value, loss = SharedBaseline()(TensorDict({}, batch_size=2), reward, None)
-    assert value.tolist() == [[2.0], [20.0]]
-    assert float(loss) == 0.0
-
-
-@pytest.mark.parametrize("reward", [torch.zeros(4), torch.zeros(4, 1)], ids=["[B]", "[B, 1]"])
-def test_shared_baseline_needs_several_solutions(reward):
-    with pytest.raises(ConfigError, match="several solutions per instance"):
-        SharedBaseline()(TensorDict({}, batch_size=4), reward, None)
 
 
 def test_loss_by_hand():
@@ -210,15 +184,6 @@ def test_without_augmentation(env):
     assert float(out["max_aug_reward"]) == float(out["max_reward"])
 
 
-@torch.no_grad()
-def test_validation_leaves_the_batch_alone(env):
-    model, batch = make_model(env).eval(), env.generate(3)
-    before = batch.clone()
-    model.shared_step(batch, 0, "val")
-    assert set(batch.keys()) == set(before.keys())
-    assert bool((batch == before).all())
-
-
 # ---------------------------------------------------------------- settings
 
 
@@ -234,39 +199,37 @@ def test_default_policy_has_the_papers_settings():
     assert mine.decoder.project_fixed_context is not None
 
 
-def test_given_policy_is_used(env):
-    policy = AttentionModelPolicy(env_name=env.name, **TINY)
+def test_settings(env):
+    """A policy is used as it is, arguments are left alone, and no augmentation is 0 or 1."""
+    policy, kwargs = AttentionModelPolicy(env_name=env.name, **TINY), dict(TINY)
     assert POMO(env, policy).policy is policy
+    assert POMO(env, policy_kwargs=kwargs, num_augment=0).augment is None
+    assert kwargs == TINY
 
 
-def test_policy_arguments_beside_a_policy_raise(env):
-    """They could only be ignored."""
-    with pytest.raises(ConfigError, match="policy_kwargs"):
-        POMO(env, AttentionModelPolicy(env_name=env.name, **TINY), policy_kwargs=TINY)
+@pytest.mark.parametrize(
+    ("settings", "error", "name"),
+    [
+        ({"policy": nn.Identity()}, ConfigError, "policy_kwargs"),
+        ({"baseline": "rollout"}, ConfigError, "'shared' for POMO"),
+        ({"num_augment": -1}, ConfigError, "no augmentation"),
+        ({"num_starts": 0}, ConfigError, "no augmentation"),
+        ({"augment_fn": "dihedral"}, UnknownNameError, "did you mean 'dihedral8'"),
+    ],
+    ids=str,
+)
+def test_bad_settings(settings, error, name):
+    with pytest.raises(error, match=name):
+        make_model(TSPEnv(), **settings)
 
 
-def test_callers_arguments_are_not_changed(env):
-    given = dict(TINY)
-    POMO(env, policy_kwargs=given)
-    assert given == TINY
-
-
-def test_other_baselines_raise(env):
-    with pytest.raises(ConfigError, match="'shared' for POMO, got 'rollout'"):
-        make_model(env, baseline="rollout")
-
-
-def test_augmentation_that_changes_costs():
+@pytest.mark.parametrize("cls", [POMO, SymNCO])
+def test_augmentation_that_changes_costs(cls):
     """Rotations do not keep Manhattan lengths, reflections do."""
     env = MDCPDPEnv(dist_mode="L1", generator_params={"num_loc": 6})
     with pytest.raises(UnsupportedError, match="use 'dihedral8'"):
-        POMO(env, augment_fn="symmetric")
-    POMO(env, augment_fn="dihedral8", num_augment=8)
-
-
-def test_unknown_augmentation(env):
-    with pytest.raises(UnknownNameError, match="did you mean 'dihedral8'"):
-        make_model(env, augment_fn="dihedral")
+        cls(env, augment_fn="symmetric")
+    cls(env, augment_fn="dihedral8", num_augment=8)
 
 
 def test_augmentations_by_function(env):
@@ -297,18 +260,3 @@ def test_training_improves(name, bound, require):
         model, lambda: train_steps(model, 50, 32, 2e-3), decode_type="multistart_sampling"
     )
     require("cost after / before", ratio, below=bound)
-
-
-def test_rows_of_the_policy_are_repeats_of_the_batch(env):
-    """What POMO unbatches: row s * B + b belongs to instance b."""
-    model, td = make_model(env), env.reset(batch_size=3)
-    out = model.policy(td, env, decode_type="multistart_sampling", num_starts=4)
-    torch.testing.assert_close(out["reward"], env.get_reward(batchify(td, 4), out["actions"]))
-
-
-def test_numbers_that_make_no_sense_raise(env):
-    """No augmentation is 0 or 1; there is no solution without a start."""
-    for settings in ({"num_augment": -1}, {"num_starts": 0}):
-        with pytest.raises(ConfigError, match="no augmentation"):
-            make_model(env, **settings)
-    assert make_model(env, num_augment=0).augment is None

@@ -30,8 +30,9 @@ from rl4co.models.rl.losses import (
     standardize,
 )
 from rl4co.models.rl.ppo import policy_shift
-from rl4co.training import LearningCurve, RL4COTrainer
+from rl4co.training import LearningCurve
 from tests.learning import cost_ratio
+from tests.trainers import fit, make_trainer
 
 PROGRAM = Path(__file__).with_name("ppo_distributed.py")
 #: Instance normalisation: an instance's probabilities do not depend on its mini-batch.
@@ -49,23 +50,6 @@ def make_model(cls: Any = PPO, env: Any = None, **options: Any) -> Any:
     policy = options.pop("policy", None) or AttentionModelPolicy(env_name=env.name, **TINY)
     defaults = {**SIZES, "seed": 5, "optimizer_kwargs": {"lr": 1e-2}}
     return cls(env, policy, **{**defaults, **options})
-
-
-def make_trainer(folder: Path, **options: Any) -> RL4COTrainer:
-    quiet: dict[str, Any] = {
-        "accelerator": "cpu", "devices": 1, "precision": "32-true", "logger": False,
-        "enable_progress_bar": False, "enable_model_summary": False, "max_epochs": 1,
-        "default_root_dir": str(folder), "num_sanity_val_steps": 0,
-    }  # fmt: skip
-    if not any(isinstance(each, ModelCheckpoint) for each in options.get("callbacks", [])):
-        quiet["enable_checkpointing"] = False
-    return RL4COTrainer(**{**quiet, **options})
-
-
-def fit(model: Any, folder: Path, **options: Any) -> RL4COTrainer:
-    trainer = make_trainer(folder, **options)
-    trainer.fit(model)
-    return trainer
 
 
 class Updates(Callback):

@@ -16,7 +16,6 @@ from rl4co.models.rl.losses import best_anchored_loss, preference_loss
 from tests.learning import cost_ratio, train_steps
 
 TINY = {"embed_dim": 32, "num_heads": 4, "feedforward_hidden": 32, "num_encoder_layers": 1}
-pytestmark = pytest.mark.filterwarnings("ignore:You are trying to `self.log")
 
 
 def log_sigmoid(x: float) -> float:

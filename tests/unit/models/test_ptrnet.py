@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import warnings
 
 from typing import Any
 
@@ -24,14 +23,6 @@ from tests.learning import cost_ratio, train_steps
 from tests.numerics import assert_same_gradients
 
 TINY = {"embed_dim": 8, "hidden_dim": 6}
-
-
-@pytest.fixture(autouse=True)
-def _without_trainer():
-    """`self.log` without a trainer does nothing but say so."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "You are trying to `self.log\\(\\)`")
-        yield
 
 
 @pytest.fixture

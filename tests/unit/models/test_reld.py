@@ -25,7 +25,6 @@ TINY = {
     "num_encoder_layers": 1,
     "refinement_hidden": 8,
 }
-pytestmark = pytest.mark.filterwarnings("ignore:You are trying to `self.log")
 
 
 @pytest.fixture(params=["tsp", "cvrp"])
@@ -122,16 +121,6 @@ def test_kernels_change_nothing(env):
     torch.testing.assert_close(
         fast["log_likelihood"], plain["log_likelihood"], atol=1e-5, rtol=1e-5
     )
-
-
-@torch.no_grad()
-def test_instances_do_not_depend_on_their_batch(env):
-    policy, td = make_policy(env.name).eval(), env.reset(batch_size=4)
-    together = policy(td, env, decode_type="greedy")["reward"]
-    alone = torch.cat(
-        [policy(td[i : i + 1], env, decode_type="greedy")["reward"] for i in range(4)]
-    )
-    torch.testing.assert_close(alone, together)
 
 
 @torch.no_grad()

@@ -14,10 +14,11 @@ from rl4co.core.errors import ConfigError, UnknownNameError, UnsupportedError
 from rl4co.data import save_tensordict_to_npz
 from rl4co.envs import ATSPEnv, CVRPEnv, TSPEnv
 from rl4co.models import POMO, AttentionModel
-from rl4co.training import LearningCurve, RL4COTrainer
+from rl4co.training import LearningCurve
 from rl4co.training.reptile import Task, list_tasks, task_generator
 from rl4co.utils.meta_trainer import ReptileCallback
 from tests.learning import cost_ratio
+from tests.trainers import fit
 
 TINY = {
     "embed_dim": 16, "num_heads": 2, "feedforward_hidden": 16, "num_encoder_layers": 1,
@@ -36,17 +37,6 @@ def make_model(env: Any = None, **options: Any) -> POMO:
     settings = {**SIZES, "seed": 5, "num_augment": 1, "optimizer_kwargs": {"lr": 1e-2}}
     policy = {**TINY, "normalization": "batch", **options.pop("policy", {})}
     return POMO(env, policy_kwargs=policy, **{**settings, **options})
-
-
-def fit(model: Any, folder: Path, callbacks: list[Callback], ckpt: Path | None = None,
-        **options: Any) -> RL4COTrainer:  # fmt: skip
-    trainer = RL4COTrainer(
-        accelerator="cpu", devices=1, precision="32-true", logger=False, callbacks=callbacks,
-        enable_progress_bar=False, enable_model_summary=False, default_root_dir=str(folder),
-        enable_checkpointing=False, num_sanity_val_steps=0, **{"max_epochs": 4, **options},
-    )  # fmt: skip
-    trainer.fit(model, ckpt_path=ckpt)
-    return trainer
 
 
 class Witness(Callback):
@@ -120,7 +110,7 @@ def test_training_data_follows_the_tasks(data_type, tmp_path):
     for _ in range(2):
         callback, witness = reptile(data_type=data_type), Witness()
         model = make_model(env)
-        fit(model, tmp_path, [callback, witness], max_epochs=6)
+        fit(model, tmp_path, callbacks=[callback, witness], max_epochs=6)
         runs.append(witness.sizes)
         assert env.generator is generator
         assert model.env.generator is generator
@@ -138,7 +128,7 @@ def test_validation_data_stays(tmp_path):
         def on_validation_batch_start(self, trainer, model, batch, batch_idx, dataloader_idx=0):
             seen.append(tuple(batch["locs"].shape))
 
-    fit(make_model(), tmp_path, [reptile(min_size=8), Look()])
+    fit(make_model(), tmp_path, callbacks=[reptile(min_size=8), Look()], max_epochs=4)
     assert set(seen) == {(4, 5, 2)}
 
 
@@ -150,7 +140,7 @@ def test_step_of_the_meta_weights_by_hand(tmp_path):
     before, callback, witness = BeforeReptile(), reptile(), Witness()
     model = make_model()
     initial = {key: value.clone() for key, value in model.state_dict().items()}
-    fit(model, tmp_path, [before, callback, witness], max_epochs=3)
+    fit(model, tmp_path, callbacks=[before, callback, witness], max_epochs=3)
     starts = [weights for moment, weights in witness.weights if moment == "start"]
     validated = [weights for moment, weights in witness.weights if moment == "validation"]
     first, second = before.arrived[:2]
@@ -188,7 +178,7 @@ def test_optimizer_starts_anew_and_its_rate_drops(tmp_path):
             self.steps.append(float(next(iter(optimizer.state.values()))["step"]))
 
     look = Look()
-    fit(make_model(), tmp_path, [reptile(sch_bar=0.75), look])
+    fit(make_model(), tmp_path, callbacks=[reptile(sch_bar=0.75), look], max_epochs=4)
     assert look.rates == pytest.approx([1e-2] * 6 + [1e-3] * 2)
     assert look.steps == [1.0, 2.0] * 4
 
@@ -203,7 +193,7 @@ def test_resuming_changes_nothing(tmp_path):
     def run(ckpt: Path | None) -> Any:
         model, curve = make_model(), LearningCurve()
         callbacks = [reptile(sch_bar=0.5), curve, *([] if ckpt else [EveryBatch()])]
-        fit(model, tmp_path, callbacks, ckpt)
+        fit(model, tmp_path, ckpt, callbacks=callbacks, max_epochs=4)
         return model.state_dict(), [
             {k: v for k, v in entry.items() if k != "seconds"} for entry in curve.history
         ]
@@ -241,12 +231,12 @@ def test_unsuitable_data_raises_before_training(tmp_path):
     model = AttentionModel(ATSPEnv(generator_params={"num_loc": 5}), policy_kwargs=TINY,
                            baseline="mean", **SIZES)  # fmt: skip
     with pytest.raises(UnsupportedError, match="loc_distribution"):
-        fit(model, tmp_path, [reptile(data_type="distribution")])
+        fit(model, tmp_path, callbacks=[reptile(data_type="distribution")], max_epochs=4)
     instances = TSPEnv(generator_params={"num_loc": 5}).generate(8)
     save_tensordict_to_npz(instances, tmp_path / "train.npz")
     env = TSPEnv(generator_params={"num_loc": 5}, train_file=str(tmp_path / "train.npz"))
     with pytest.raises(ConfigError, match="train_file"):
-        fit(make_model(env), tmp_path, [reptile()])
+        fit(make_model(env), tmp_path, callbacks=[reptile()], max_epochs=4)
 
 
 # ---------------------------------------------------------------- learning
@@ -263,7 +253,7 @@ def test_training_improves(tmp_path, require):
     callback = reptile(alpha=1.0, alpha_decay=1.0, min_size=8, max_size=12)
     ratio = cost_ratio(
         model,
-        lambda: fit(model, tmp_path, [callback], max_epochs=4),
+        lambda: fit(model, tmp_path, callbacks=[callback], max_epochs=4),
         decode_type="multistart_sampling",
     )
     require("cost after / before", ratio, below=0.9)

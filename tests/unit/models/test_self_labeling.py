@@ -14,7 +14,6 @@ from rl4co.models.rl.losses import self_labeling_loss
 from tests.learning import cost_ratio, train_steps
 
 TINY = {"embed_dim": 32, "num_heads": 4, "feedforward_hidden": 32, "num_encoder_layers": 1}
-pytestmark = pytest.mark.filterwarnings("ignore:You are trying to `self.log")
 
 
 def make_model(problem: str, num_samples: int = 8) -> SelfLabeling:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
-
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
-from lightning.pytorch.callbacks import Callback, ModelCheckpoint
+from lightning.pytorch.callbacks import Callback
 
 from rl4co.core.errors import ConfigError, UnsupportedError
 from rl4co.core.ops import get_distance
@@ -23,14 +21,10 @@ from rl4co.models import (
     StepwisePPO,
 )
 from rl4co.models.rl.transitions import INSTANCE, TransitionBuffer
-from rl4co.training import LearningCurve, RL4COTrainer
+from rl4co.training import LearningCurve
 from tests.learning import choose_at_random_, cost_ratio
-
-_SPEC = importlib.util.spec_from_file_location("stepwise", Path(__file__).with_name("stepwise.py"))
-assert _SPEC is not None and _SPEC.loader is not None
-_MODULE = importlib.util.module_from_spec(_SPEC)
-_SPEC.loader.exec_module(_MODULE)
-TinyStepwisePolicy: Any = _MODULE.TinyStepwisePolicy
+from tests.trainers import fit
+from tests.unit.models.stepwise import TinyStepwisePolicy
 
 NODES = 5
 SIZES = {"batch_size": 4, "train_data_size": 16, "val_data_size": 8, "test_data_size": 8}
@@ -42,19 +36,6 @@ def make_model(cls: Any = StepwisePPO, **options: Any) -> Any:
     policy = options.pop("policy", None) or TinyStepwisePolicy()
     defaults = {**SIZES, "seed": 5, "mini_batch_size": 8, "optimizer_kwargs": {"lr": 1e-2}}
     return cls(env, policy, **{**defaults, **options})
-
-
-def fit(model: Any, folder: Path, ckpt: Path | None = None, **options: Any) -> RL4COTrainer:
-    quiet: dict[str, Any] = {
-        "accelerator": "cpu", "devices": 1, "precision": "32-true", "logger": False,
-        "enable_progress_bar": False, "enable_model_summary": False, "max_epochs": 1,
-        "default_root_dir": str(folder), "num_sanity_val_steps": 0,
-    }  # fmt: skip
-    if not any(isinstance(each, ModelCheckpoint) for each in options.get("callbacks", [])):
-        quiet["enable_checkpointing"] = False
-    trainer = RL4COTrainer(**{**quiet, **options})
-    trainer.fit(model, ckpt_path=ckpt)
-    return trainer
 
 
 def transitions(model: Any) -> Any:
@@ -378,7 +359,6 @@ def test_bad_arguments(options, words):
         make_model(**options)
 
 
-@pytest.mark.filterwarnings("ignore:You are trying to `self.log")
 def test_shared_step():
     """A loss with gradients for training, a reward alone for validation; nothing stays behind."""
     model = make_model()

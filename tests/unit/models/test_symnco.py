@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 
 from typing import Any
 
@@ -12,24 +11,16 @@ import torch
 
 from torch import nn
 
-from rl4co.core.errors import ConfigError, UnknownNameError, UnsupportedError
-from rl4co.core.ops import batchify, unbatchify
+from rl4co.core.errors import ConfigError, UnsupportedError
+from rl4co.core.ops import unbatchify
 from rl4co.core.rng import derive_generator
 from rl4co.data.augment import StateAugmentation
-from rl4co.envs import ATSPEnv, CVRPEnv, MDCPDPEnv, TSPEnv
+from rl4co.envs import ATSPEnv, CVRPEnv, TSPEnv
 from rl4co.models import SymNCO, SymNCOPolicy
 from rl4co.models.rl.losses import invariance_loss, shared_advantage
 from tests.learning import cost_ratio, train_steps
 
 TINY = {"embed_dim": 16, "num_heads": 2, "feedforward_hidden": 16, "num_encoder_layers": 1}
-
-
-@pytest.fixture(autouse=True)
-def _without_trainer():
-    """`self.log` without a trainer does nothing but say so."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "You are trying to `self.log\\(\\)`")
-        yield
 
 
 @pytest.fixture(params=["tsp", "cvrp"])
@@ -208,26 +199,6 @@ def test_copies_are_symmetric_and_repeat(env):
     assert not torch.allclose(unbatchify(other, 4), locs, atol=1e-2)
 
 
-@pytest.mark.parametrize("phase", ["val", "test"])
-def test_metrics_by_hand(phase):
-    """Rows (s * A + a) * B + b. b = 0: copies (1, 5), (7, 2). b = 1: (-3, -4), (-9, -1).
-
-    Best start of the original: 5 and -3, mean 1. Best of all: 7 and -1, mean 3. Mean -0.25.
-    """
-    env = TSPEnv(generator_params={"num_loc": 4})
-    reward = torch.tensor([1.0, -3.0, 7.0, -9.0, 5.0, -4.0, 2.0, -1.0])
-    policy = FixedPolicy(reward=reward)
-    model = SymNCO(env, policy, num_augment=2, num_starts=2)
-    out = model.shared_step(env.generate(2), 0, phase)
-    assert float(out["max_reward"]) == 1.0
-    assert float(out["max_aug_reward"]) == 3.0
-    assert float(out["reward"]) == -0.25
-    assert "loss" not in out
-    (call,) = policy.calls
-    assert len(call["locs"]) == 4, "every instance twice"
-    assert call["phase"] == phase
-
-
 @torch.no_grad()
 def test_validation_by_brute_force(env):
     """The same greedy solutions, one copy at a time."""
@@ -289,19 +260,6 @@ def test_own_projection_head_or_none():
 def test_bad_settings(env, settings, message):
     with pytest.raises(ConfigError, match=message):
         SymNCO(env, policy_kwargs=TINY, **settings)
-
-
-def test_augmentation_that_changes_costs():
-    """Rotations do not keep Manhattan lengths, reflections do."""
-    env = MDCPDPEnv(dist_mode="L1", generator_params={"num_loc": 6})
-    with pytest.raises(UnsupportedError, match="use 'dihedral8'"):
-        SymNCO(env, augment_fn="symmetric")
-    SymNCO(env, augment_fn="dihedral8", num_augment=8)
-
-
-def test_unknown_augmentation(env):
-    with pytest.raises(UnknownNameError, match="did you mean 'symmetric'"):
-        SymNCO(env, policy_kwargs=TINY, augment_fn="symetric")
 
 
 def test_more_starts_than_nodes(env):
@@ -367,13 +325,3 @@ def test_training_improves(name, require):
     ratio = cost_ratio(model, lambda: train_steps(model, 50, 32, 2e-3))
     require("cost after / before", ratio, below=0.9)
     require("gain of similarity", similarity() - unlike, above=0.0)
-
-
-def test_rows_of_the_policy_are_starts_of_copies(env):
-    """What the model unbatches: row (s * A + a) * B + b belongs to copy a of instance b."""
-    model, td = SymNCO(env, policy_kwargs=TINY), env.reset(batch_size=3)
-    copies = model._augmentation("train", 0)(td)
-    out = model.policy(copies, env, num_starts=2)
-    torch.testing.assert_close(
-        out["reward"], env.get_reward(batchify(td, (4, 2)), out["actions"]), atol=1e-5, rtol=1e-5
-    )
