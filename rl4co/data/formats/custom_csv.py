@@ -191,36 +191,44 @@ def _columns(source: Source, rows: Sequence[_Row]) -> tuple[tuple[str, ...], dic
     for name in names:
         if name not in _NAMES:
             raise unknown_key(source, name, _NAMES, line=head.line, what="columns")
-    if len(set(names)) != len(names):
-        twice = next(name for name in names if names.count(name) > 1)
-        raise source.fault("every column once", f"{twice!r} twice", CORRECT, line=head.line)
-    fields: dict[str, list[Any]] = {}
-    labels: list[str] = []
-    deliveries: list[tuple[int, int, str]] = []
-    for node, row in enumerate(body):
+    source.require_distinct(names, "every column once", line=head.line)
+    for row in body:
         if len(row.cells) != len(names):
             more = len(row.cells) > len(names)
-            remedy = (
-                "separate them by semicolons if numbers have decimal commas" if more else CORRECT
+            remedy = "separate them by semicolons if numbers have decimal commas"
+            raise source.fault(
+                f"{len(names)} columns", len(row.cells), remedy if more else CORRECT, line=row.line
             )
-            raise source.fault(f"{len(names)} columns", len(row.cells), remedy, line=row.line)
-        cells = dict(zip(names, row.cells, strict=True))
-        labels.append(cells.get("node", str(node)))
-        if cells.get("delivery"):
-            deliveries.append((row.line, node, cells["delivery"]))
-        for name, (key, position) in COLUMNS.items():
-            if name in cells:
-                value = _number(source, cells[name], row.line, name)
-                entries = fields.setdefault(key, [[] for _ in body] if position is not None else [])
-                entries[node].append(value) if position is not None else entries.append(value)
-    if len(set(labels)) != len(labels):
-        twice = next(label for label in labels if labels.count(label) > 1)
-        raise source.fault("every node once", f"{twice!r} twice", CORRECT, section="node")
+    cells = dict(zip(names, zip(*(row.cells for row in body), strict=True), strict=False))
+    fields: dict[str, list[Any]] = {}
+    for name, (key, position) in COLUMNS.items():
+        if name not in cells:
+            continue
+        numbers = [_number(source, cell, row.line, name)
+                   for cell, row in zip(cells[name], body, strict=True)]  # fmt: skip
+        if position is None:
+            fields[key] = numbers
+        else:
+            entries = fields.setdefault(key, [[] for _ in body])
+            for entry, number in zip(entries, numbers, strict=True):
+                entry.append(number)
+    labels = cells.get("node", tuple(map(str, range(len(body)))))
+    source.require_distinct(labels, "every node once", section="node")
     if "delivery" in names:
-        for line, _, label in deliveries:
-            if label not in labels:
-                raise source.fault(
-                    "one of the nodes", repr(label), CORRECT, line=line, section="delivery"
-                )
-        fields["pairs"] = [[node, labels.index(label)] for _, node, label in deliveries]
-    return tuple(labels), fields
+        fields["pairs"] = _pairs(source, labels, cells.get("delivery", ()), body)
+    return labels, fields
+
+
+def _pairs(
+    source: Source, labels: Sequence[str], deliveries: Sequence[str], rows: Sequence[_Row]
+) -> list[list[int]]:
+    """Each pickup and its delivery, from the column that names the deliveries."""
+    pairs = []
+    for node, (label, row) in enumerate(zip(deliveries, rows, strict=True)):
+        if label and label not in labels:
+            raise source.fault(
+                "one of the nodes", repr(label), CORRECT, line=row.line, section="delivery"
+            )
+        if label:
+            pairs.append([node, labels.index(label)])
+    return pairs

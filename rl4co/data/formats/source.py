@@ -9,6 +9,7 @@ import re
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from rl4co.core.errors import FileFormatError
 from rl4co.core.memory import exceeds_memory
@@ -104,6 +105,12 @@ class Source:
         places += [f"line {line}"] if line is not None else []
         places += [str(section)] if section is not None else []
         return FileFormatError(f"{', '.join(places)}: expected {expected}, got {got}; {remedy}")
+
+    def require_distinct(self, names: Sequence[str], expected: str, **place: Any) -> None:
+        """Raises if a name occurs twice; `place` is that of :meth:`fault`."""
+        if len(set(names)) != len(names):
+            twice = next(name for name in names if names.count(name) > 1)
+            raise self.fault(expected, f"{twice!r} twice", CORRECT, **place)
 
     def numbers(self, tokens: Sequence[str], line: int, section: str | None = None) -> list[float]:
         """Finite numbers from the words of one line."""
