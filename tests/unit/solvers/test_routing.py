@@ -440,16 +440,15 @@ def test_ortools_in_processes():
 
 
 @pytest.mark.parametrize("problem", ROUTING)
-@pytest.mark.parametrize("batch", [1, 3])
-def test_heuristics_solve_every_routing_problem(problem, batch, monkeypatch):
+def test_heuristics_solve_every_routing_problem(problem, monkeypatch):
     """Insertion, nearest neighbour and chance give valid solutions of any size."""
     monkeypatch.setattr("rl4co.solvers._routing.map_instances", in_process)
     env = make_sized_env(problem, 12)
-    td = env.generator(batch, rng=torch.Generator().manual_seed(0))
+    td = env.generator(3, rng=torch.Generator().manual_seed(0))
     costs = {}
     for name in ("insertion", "nearest_neighbor", "random"):
         actions, costs[name] = env.solve(td, solver=name)
-        assert actions.shape[0] == batch == len(costs[name])
+        assert len(actions) == len(costs[name]) == 3
     assert costs["insertion"].mean() <= costs["random"].mean()
 
 

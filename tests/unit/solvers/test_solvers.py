@@ -61,9 +61,8 @@ def test_every_module_registers_its_own_name():
     assert "formulations" not in SOLVERS
 
 
-@pytest.mark.parametrize("problem", ["tsp", "cvrp"])
+@pytest.mark.parametrize(("problem", "batch"), [("tsp", 4), ("cvrp", 1)])
 @pytest.mark.parametrize("name", SOLVERS.names())
-@pytest.mark.parametrize("batch", [1, 4])
 def test_costs_are_minus_the_reward(name, problem, batch):
     """Solutions are valid in the environment's encoding and cost what it says."""
     env = get_env(problem, generator_params={"num_loc": 8})
