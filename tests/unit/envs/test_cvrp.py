@@ -17,7 +17,13 @@ from tensordict import TensorDict
 from rl4co.core.rng import derive_generator
 from rl4co.envs import CVRPEnv, CVRPGenerator
 from rl4co.envs.contract.evidence import record_episode
-from rl4co.envs.testing import enumerate_solutions
+from tests.unit.envs.routing_oracle import (
+    all_routes,
+    allowed_solutions,
+    as_actions,
+    euclidean,
+    round_trip,
+)
 
 CAPACITY = 10
 
@@ -34,8 +40,7 @@ def random_instance(num_loc: int, seed: int) -> tuple[TensorDict, np.ndarray, np
         "capacity": np.array([CAPACITY]),
     }
     tensors = {key: torch.as_tensor(value, dtype=torch.float32) for key, value in instance.items()}
-    distances = np.hypot(*np.moveaxis(points[:, None] - points[None], -1, 0))
-    return TensorDict(tensors, batch_size=[]), units, distances
+    return TensorDict(tensors, batch_size=[]), units, euclidean(points)
 
 
 def partitions(items: list[int]) -> Iterator[list[list[int]]]:
@@ -54,10 +59,7 @@ def brute_force(units: np.ndarray, distances: np.ndarray) -> float:
     """Cheapest cost over all partitions into loads that fit, each route in its best order."""
 
     def route_cost(customers: list[int]) -> float:
-        return min(
-            sum(distances[a, b] for a, b in itertools.pairwise([0, *order, 0]))
-            for order in itertools.permutations(customers)
-        )
+        return min(round_trip(distances, order) for order in itertools.permutations(customers))
 
     return min(
         sum(map(route_cost, split))
@@ -74,30 +76,19 @@ def brute_force(units: np.ndarray, distances: np.ndarray) -> float:
 def test_best_allowed_solution_is_optimal(num_loc: int, seed: int):
     """The mask leaves a best solution among those it allows, and allows none that is invalid."""
     instance, units, distances = random_instance(num_loc, seed)
-    env = CVRPEnv()
-    solutions = enumerate_solutions(env, instance)
-    longest = max(map(len, solutions))
-    padded = torch.tensor([actions + [0] * (longest - len(actions)) for actions in solutions])
-    td = env.reset(instance.expand(len(solutions)))
-    reward = env.get_reward(td, padded, check_solution=True)
-    assert -float(reward.max()) == pytest.approx(brute_force(units, distances), rel=1e-5)
+    best = max(allowed_solutions(CVRPEnv(), instance).values())
+    assert -best == pytest.approx(brute_force(units, distances), rel=1e-5)
 
 
 def test_mask_allows_every_sensible_solution():
     """All orders and splits that fit, without idle stops at the depot: counted independently."""
     instance, units, _ = random_instance(4, seed=3)
-    expected = set()
-    for order in itertools.permutations(range(1, 5)):
-        for cuts in itertools.product([False, True], repeat=3):
-            actions, load, fits = [order[0]], units[order[0] - 1], True
-            for cut, customer in zip(cuts, order[1:], strict=True):
-                load = units[customer - 1] + (0 if cut else load)
-                fits = fits and load <= CAPACITY
-                actions += [0, customer] if cut else [customer]
-            if fits:
-                # The depot is one of the nodes to visit: a single route ends with it.
-                expected.add(tuple(actions if any(cuts) else [*actions, 0]))
-    assert set(map(tuple, enumerate_solutions(CVRPEnv(), instance))) == expected
+    expected = {
+        as_actions(routes)
+        for routes in all_routes(range(1, 5))
+        if all(sum(units[node - 1] for node in route) <= CAPACITY for route in routes)
+    }
+    assert set(allowed_solutions(CVRPEnv(), instance)) == expected
 
 
 @pytest.mark.solvers

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 
 from collections.abc import Sequence
@@ -19,7 +18,7 @@ from rl4co.core.errors import InvalidSolutionError
 from rl4co.core.rng import derive_generator
 from rl4co.envs import CVRPEnv, CVRPGenerator, CVRPMVCEnv
 from rl4co.envs.contract.evidence import record_episode
-from rl4co.envs.testing import enumerate_solutions
+from tests.unit.envs.routing_oracle import all_routes, allowed_solutions, as_actions, as_routes
 
 CAPACITY = 10
 EARLY = "no vehicle returns early while the others cannot carry the rest"
@@ -54,23 +53,11 @@ def returns_early(units: Sequence[int], routes: Sequence[Sequence[int]], vehicle
 
 def all_splits(units: Sequence[int]) -> list[list[list[int]]]:
     """All orders of all splits into loads that fit."""
-    found = []
-    for order in itertools.permutations(range(1, len(units) + 1)):
-        for cuts in itertools.product([False, True], repeat=len(order) - 1):
-            routes = [[order[0]]]
-            for cut, node in zip(cuts, order[1:], strict=True):
-                if cut:
-                    routes.append([node])
-                else:
-                    routes[-1].append(node)
-            if all(sum(units[node - 1] for node in route) <= CAPACITY for route in routes):
-                found.append(routes)
-    return found
-
-
-def as_actions(routes: Sequence[Sequence[int]]) -> tuple[int, ...]:
-    actions = tuple(node for route in routes for node in (*route, 0))
-    return actions if len(routes) == 1 else actions[:-1]
+    return [
+        routes
+        for routes in all_routes(range(1, len(units) + 1))
+        if all(sum(units[node - 1] for node in route) <= CAPACITY for route in routes)
+    ]
 
 
 def count_routes(actions: torch.Tensor) -> torch.Tensor:
@@ -102,7 +89,7 @@ def test_mask_and_check_allow_the_same(units: list[int], vehicles: int | None):
     splits = all_splits(units)
     verdicts = {as_actions(routes): returns_early(units, routes, available) for routes in splits}
     expected = {actions for actions, early in verdicts.items() if not early}
-    assert set(map(tuple, enumerate_solutions(env, instance))) == expected
+    assert set(allowed_solutions(env, instance)) == expected
     td = env.reset(instance.unsqueeze(0))
     for actions, early in verdicts.items():
         violated = env._violations(dict(td.items()), torch.tensor([actions]))[EARLY]
@@ -128,9 +115,7 @@ def test_random_rollouts(units: list[int], spare: int, seed: int):
         reward, CVRPEnv().get_reward(CVRPEnv().reset(instance.expand(4)), episode.actions)
     )
     for actions in episode.actions.tolist():
-        groups = itertools.groupby(actions, key=bool)
-        routes = [list(nodes) for customers, nodes in groups if customers]
-        assert not returns_early(units, routes, vehicles)
+        assert not returns_early(units, as_routes(actions), vehicles)
 
 
 def test_without_tolerance_the_check_does_not_know_better():

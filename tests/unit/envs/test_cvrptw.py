@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -24,8 +22,16 @@ from rl4co.data.formats import read_instance
 from rl4co.envs import CVRPTWEnv, CVRPTWGenerator
 from rl4co.envs.contract.evidence import record_episode
 from rl4co.envs.routing.cvrptw.schedule import service_starts
-from rl4co.envs.testing import enumerate_solutions
 from rl4co.models.embeddings import EmbeddingConfig, make_embeddings
+from tests.unit.envs.routing_oracle import (
+    all_routes,
+    allowed_solutions,
+    as_actions,
+    as_routes,
+    euclidean,
+    first_violation,
+    round_trip,
+)
 
 CAPACITY = 10
 
@@ -36,7 +42,7 @@ class Plain:
     def __init__(self, num_loc: int, seed: int, matrices: bool = False) -> None:
         rng = np.random.default_rng(seed)
         points = rng.uniform(0, 30, (num_loc + 1, 2))
-        self.costs = np.hypot(*np.moveaxis(points[:, None] - points[None], -1, 0))
+        self.costs = euclidean(points)
         self.times, self.matrices = self.costs, {}
         if matrices:  # asymmetric, without triangle inequality, and unlike each other
             self.costs, self.times = rng.uniform(1, 40, (2, num_loc + 1, num_loc + 1))
@@ -67,7 +73,7 @@ class Plain:
         return TensorDict(tensors, batch_size=[])
 
     def cost(self, route: Sequence[int]) -> float:
-        return sum(self.costs[a, b] for a, b in itertools.pairwise([0, *route, 0]))
+        return round_trip(self.costs, route)
 
     def fault(self, route: Sequence[int]) -> str | None:
         """Walks one route and says what is wrong with it."""
@@ -85,42 +91,9 @@ class Plain:
 
     def solutions(self) -> Iterator[list[list[int]]]:
         """All orders of all splits into routes that are in order."""
-        customers = range(1, len(self.units) + 1)
-        for order in itertools.permutations(customers):
-            for cuts in itertools.product([False, True], repeat=len(order) - 1):
-                routes = [[order[0]]]
-                for cut, node in zip(cuts, order[1:], strict=True):
-                    if cut:
-                        routes.append([node])
-                    else:
-                        routes[-1].append(node)
-                if not any(map(self.fault, routes)):
-                    yield routes
-
-
-def as_actions(routes: Sequence[Sequence[int]]) -> list[int]:
-    """Routes with the depot between them; a single one ends with it, as episodes do."""
-    if len(routes) == 1:
-        return [*routes[0], 0]
-    return [node for route in routes for node in (*route, 0)][:-1]
-
-
-def padded(solutions: Sequence[Sequence[int]]) -> torch.Tensor:
-    longest = max(map(len, solutions))
-    return torch.tensor([[*actions, *[0] * (longest - len(actions))] for actions in solutions])
-
-
-def split(actions: Sequence[int]) -> list[list[int]]:
-    groups = itertools.groupby(actions, key=bool)
-    return [list(nodes) for customers, nodes in groups if customers]
-
-
-def first_violation(env: CVRPTWEnv, td: TensorDict, actions: Sequence[int]) -> str | None:
-    try:
-        env.check_solution_validity(td, torch.tensor([actions]))
-    except InvalidSolutionError as error:
-        return error.constraint
-    return None
+        for routes in all_routes(range(1, len(self.units) + 1)):
+            if not any(map(self.fault, routes)):
+                yield routes
 
 
 # ---------------------------------------------------------------- oracles
@@ -132,14 +105,8 @@ def first_violation(env: CVRPTWEnv, td: TensorDict, actions: Sequence[int]) -> s
 def test_mask_allows_what_is_in_time(num_loc: int, seed: int, matrices: bool):
     """Exactly the solutions of the oracle, with their costs."""
     plain = Plain(num_loc, seed, matrices)
-    env = CVRPTWEnv()
-    expected = {tuple(as_actions(routes)): routes for routes in plain.solutions()}
-    found = enumerate_solutions(env, plain.tensors())
-    assert set(map(tuple, found)) == set(expected)
-    td = env.reset(plain.tensors().expand(len(found)))
-    reward = env.get_reward(td, padded(found), check_solution=True)
-    costs = [sum(map(plain.cost, expected[tuple(actions)])) for actions in found]
-    np.testing.assert_allclose(-reward.numpy(), costs, rtol=1e-5)
+    expected = {as_actions(routes): -sum(map(plain.cost, routes)) for routes in plain.solutions()}
+    assert allowed_solutions(CVRPTWEnv(), plain.tensors()) == pytest.approx(expected, rel=1e-5)
 
 
 @pytest.mark.parametrize("matrices", [False, True], ids=["coordinates", "matrices"])
@@ -154,7 +121,7 @@ def test_check_agrees_with_a_walk(matrices: bool):
             actions = [
                 a for node in order for a in ([int(node), 0] if rng.random() < 0.4 else [node])
             ]
-            faults = {plain.fault(route) for route in split(actions)} - {None}
+            faults = {plain.fault(route) for route in as_routes(actions)} - {None}
             verdict = first_violation(env, td, actions)
             assert verdict in (faults or {None})
             verdicts.add(verdict)

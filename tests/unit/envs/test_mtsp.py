@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-
-from collections.abc import Sequence
-
 import numpy as np
 import pytest
 import torch
@@ -17,7 +13,13 @@ from tensordict import TensorDict
 from rl4co.core.rng import derive_generator
 from rl4co.envs import MTSPEnv, MTSPGenerator
 from rl4co.envs.contract.evidence import record_episode
-from rl4co.envs.testing import enumerate_solutions
+from tests.unit.envs.routing_oracle import (
+    all_routes,
+    allowed_solutions,
+    as_routes,
+    euclidean,
+    round_trip,
+)
 
 COMBINE = {"minmax": max, "sum": sum}
 
@@ -29,7 +31,7 @@ def random_instance(
     rng = np.random.default_rng(seed)
     if given_by == "locs":
         data = rng.random((size, 2))
-        costs = np.hypot(*np.moveaxis(data[:, None] - data[None], -1, 0))
+        costs = euclidean(data)
     else:
         data = costs = rng.integers(1, 1000, (size, size)).astype(float)
     tensors = {
@@ -39,28 +41,8 @@ def random_instance(
     return TensorDict(tensors, batch_size=[]), costs
 
 
-def tours_of(actions: Sequence[int]) -> list[list[int]]:
-    """Customers of each agent that leaves the depot."""
-    groups = itertools.groupby(actions, key=bool)
-    return [list(tour) for away, tour in groups if away]
-
-
 def cost_of(costs: np.ndarray, tours: list[list[int]], cost_type: str) -> float:
-    lengths = [sum(costs[a, b] for a, b in itertools.pairwise([0, *tour, 0])) for tour in tours]
-    return float(COMBINE[cost_type](lengths))
-
-
-def all_solutions(size: int, agents: int) -> set[tuple[int, ...]]:
-    """All orders of the customers, cut into at most as many tours as there are agents."""
-    found = set()
-    for order in itertools.permutations(range(1, size)):
-        for cuts in itertools.product([False, True], repeat=size - 2):
-            if sum(cuts) < agents:
-                actions = [order[0]]
-                for cut, customer in zip(cuts, order[1:], strict=True):
-                    actions += [0, customer] if cut else [customer]
-                found.add(tuple(actions))
-    return found
+    return float(COMBINE[cost_type]([round_trip(costs, tour) for tour in tours]))
 
 
 # ---------------------------------------------------------------- oracles
@@ -73,15 +55,12 @@ def test_mask_allows_exactly_the_solutions(size: int, agents: int, cost_type: st
     """Each solution once, and each with the cost of NumPy."""
     instance, costs = random_instance(size, agents, seed=size + agents, given_by=given_by)
     env = MTSPEnv(cost_type=cost_type)
-    solutions = enumerate_solutions(env, instance)
-    assert len(solutions) == len(set(map(tuple, solutions)))
-    assert set(map(tuple, solutions)) == all_solutions(size, agents)
-    longest = max(map(len, solutions))
-    padded = torch.tensor([actions + [0] * (longest - len(actions)) for actions in solutions])
-    td = env.reset(instance.expand(len(solutions)))
-    reward = env.get_reward(td, padded, check_solution=True)
-    expected = [-cost_of(costs, tours_of(actions), cost_type) for actions in solutions]
-    np.testing.assert_allclose(reward.numpy(), expected, rtol=1e-5, atol=1e-6)
+    expected = {
+        tuple(node for tour in tours for node in (*tour, 0))[:-1]: -cost_of(costs, tours, cost_type)
+        for tours in all_routes(range(1, size))
+        if len(tours) <= agents
+    }
+    assert allowed_solutions(env, instance) == pytest.approx(expected, rel=1e-5, abs=1e-6)
 
 
 @given(
@@ -102,7 +81,7 @@ def test_random_batches(size: int, agents: list[int], matrix: bool, cost_type: s
     reward = env.get_reward(episode.initial, episode.actions, check_solution=True)
     final = episode.states[-1]
     for b, (instance, costs) in enumerate(pairs):
-        tours = tours_of(episode.actions[b].tolist())
+        tours = as_routes(episode.actions[b].tolist())
         assert len(tours) <= agents[b]
         assert reward[b].item() == pytest.approx(-cost_of(costs, tours, cost_type), rel=1e-5)
         # The state knows the longest tour too, whether or not the instance had to wait.

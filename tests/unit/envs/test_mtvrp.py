@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import math
 
 from pathlib import Path
@@ -23,7 +22,13 @@ from rl4co.envs import MTVRPEnv, MTVRPGenerator
 from rl4co.envs.contract.evidence import record_episode
 from rl4co.envs.routing.mtvrp.constraints import LOAD_TOLERANCE, TOLERANCE
 from rl4co.envs.routing.mtvrp.variants import VARIANTS
-from rl4co.envs.testing import enumerate_solutions
+from tests.unit.envs.routing_oracle import (
+    all_routes,
+    allowed_solutions,
+    as_actions,
+    as_routes,
+    padded,
+)
 
 #: The sixteen variants, and those with backhauls once more with mixed ones.
 SETTINGS = [
@@ -96,28 +101,12 @@ class Problem:
         """Cost of a solution, None if it is not one."""
         if sorted(node for node in actions if node) != list(range(1, len(self.points))):
             return None
-        costs = [self.cost(route, slack) for route in split(actions)]
+        costs = [self.cost(route, slack) for route in as_routes(actions)]
         return None if None in costs else sum(costs)
 
 
-def split(actions: list[int]) -> list[list[int]]:
-    """The routes of a solution."""
-    text = " ".join(map(str, actions))
-    parts = (f" {text} ".replace(" 0 ", " | ").replace(" 0 ", " | ")).split("|")
-    return [[int(node) for node in part.split()] for part in parts if part.split()]
-
-
-def all_solutions(num_loc: int) -> list[list[int]]:
-    """All orders of the customers with all ways to cut them into routes, feasible or not."""
-    solutions = []
-    for order in itertools.permutations(range(1, num_loc + 1)):
-        for cuts in itertools.product([False, True], repeat=num_loc - 1):
-            actions = [order[0]]
-            for cut, node in zip(cuts, order[1:], strict=True):
-                actions += [0, node] if cut else [node]
-            # The depot is one of the nodes to visit: a single route ends with it.
-            solutions.append(actions if any(cuts) else [*actions, 0])
-    return solutions
+#: All orders of four customers, cut into routes in all ways, feasible or not.
+ALL_SOLUTIONS = [as_actions(routes) for routes in all_routes(range(1, 5))]
 
 
 def tight_instance(variant: str, backhaul_class: int, num_loc: int, seed: int) -> TensorDict:
@@ -135,35 +124,24 @@ def tight_instance(variant: str, backhaul_class: int, num_loc: int, seed: int) -
     return instance
 
 
-def pad(solutions: list[list[int]]) -> torch.Tensor:
-    longest = max(map(len, solutions))
-    return torch.tensor([actions + [0] * (longest - len(actions)) for actions in solutions])
-
-
 @pytest.mark.parametrize("seed", [0, 1])
 @pytest.mark.parametrize(("variant", "backhaul_class"), SETTINGS)
 def test_mask_and_check_agree_with_an_oracle(variant: str, backhaul_class: int, seed: int):
     """The mask allows exactly the feasible solutions, the check rejects exactly the others."""
     instance = tight_instance(variant, backhaul_class, 4, seed)
     problem, env = Problem.of(instance), MTVRPEnv()
-    candidates = all_solutions(4)
+    candidates = ALL_SOLUTIONS
     costs = [problem.total(actions) for actions in candidates]
     feasible = {
-        tuple(actions): cost
-        for actions, cost in zip(candidates, costs, strict=True)
-        if cost is not None
+        actions: -cost for actions, cost in zip(candidates, costs, strict=True) if cost is not None
     }
     assert 0 < len(feasible) < len(candidates)
-    assert set(map(tuple, enumerate_solutions(env, instance))) == set(feasible)
+    assert allowed_solutions(env, instance) == pytest.approx(feasible, rel=1e-5)
 
     state = env.reset(instance.expand(len(candidates)))
-    violations = env._violations(dict(state.items()), pad(candidates))
+    violations = env._violations(dict(state.items()), padded(candidates))
     rejected = torch.stack(list(violations.values())).any(0)
     assert rejected.tolist() == [cost is None for cost in costs]
-
-    state = env.reset(instance.expand(len(feasible)))
-    reward = env.get_reward(state, pad([list(actions) for actions in feasible]))
-    np.testing.assert_allclose(-reward.numpy(), list(feasible.values()), rtol=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -183,7 +161,7 @@ def test_the_oracle_notices_every_feature(without: dict[str, Any]):
     for seed in range(8):
         problem = Problem.of(tight_instance("ovrpbltw", 1, 4, seed))
         for version in (problem, dataclasses.replace(problem, **without)):
-            totals = [version.total(actions) for actions in all_solutions(4)]
+            totals = [version.total(actions) for actions in ALL_SOLUTIONS]
             counts.append(sum(total is not None for total in totals))
     assert counts[::2] != counts[1::2]
 

@@ -18,7 +18,7 @@ from rl4co.core.rng import derive_generator
 from rl4co.envs import OPEnv, OPGenerator
 from rl4co.envs.contract.evidence import record_episode
 from rl4co.envs.rendering import MUTED, ROUTE_COLORS
-from rl4co.envs.testing import enumerate_solutions
+from tests.unit.envs.routing_oracle import allowed_solutions, distances_of, euclidean, round_trip
 
 
 def make_instance(points: np.ndarray, prize: np.ndarray, max_length: float) -> TensorDict:
@@ -36,7 +36,7 @@ def feasible_tours(distances: np.ndarray, max_length: float) -> set[tuple[int, .
     customers = range(1, len(distances))
 
     def is_short(order: tuple[int, ...]) -> bool:
-        return sum(distances[a, b] for a, b in itertools.pairwise((0, *order, 0))) <= max_length
+        return round_trip(distances, order) <= max_length
 
     return {
         (*order, 0)
@@ -44,10 +44,6 @@ def feasible_tours(distances: np.ndarray, max_length: float) -> set[tuple[int, .
         for order in itertools.permutations(customers, count)
         if all(is_short(order[:stop]) for stop in range(count + 1))
     }
-
-
-def euclidean(points: np.ndarray) -> np.ndarray:
-    return np.hypot(*np.moveaxis(points[:, None] - points[None], -1, 0))
 
 
 # ---------------------------------------------------------------- oracles
@@ -60,15 +56,9 @@ def test_mask_allows_exactly_the_short_tours(num_loc: int, seed: int):
     rng = np.random.default_rng(seed)
     points, prize = rng.random((num_loc + 1, 2)), rng.random(num_loc)
     expected = feasible_tours(euclidean(points), 1.7)
-    env = OPEnv()
-    instance = make_instance(points, prize, 1.7)
-    solutions = enumerate_solutions(env, instance)
-    assert set(map(tuple, solutions)) == expected
-    assert len(solutions) == len(expected)
-    padded = torch.tensor([actions + [0] * (num_loc + 1 - len(actions)) for actions in solutions])
-    reward = env.get_reward(env.reset(instance.expand(len(padded))), padded, check_solution=True)
-    best = max(sum(prize[node - 1] for node in tour if node) for tour in expected)
-    assert float(reward.max()) == pytest.approx(best, rel=1e-5)
+    prizes = {tour: sum(prize[node - 1] for node in tour if node) for tour in expected}
+    allowed = allowed_solutions(OPEnv(), make_instance(points, prize, 1.7))
+    assert allowed == pytest.approx(prizes, rel=1e-5)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -80,7 +70,7 @@ def test_one_way_matrix(seed: int):
     instance = instance.exclude("locs", "depot").set("cost_matrix", torch.from_numpy(matrix))
     expected = feasible_tours(matrix.astype(np.float64), 1.2)
     assert 3 < len(expected) < 60
-    assert set(map(tuple, enumerate_solutions(OPEnv(), instance))) == expected
+    assert set(allowed_solutions(OPEnv(), instance)) == expected
 
 
 @given(seed=st.integers(min_value=0, max_value=2**32), max_length=st.floats(0.0, 4.0))
@@ -93,11 +83,7 @@ def test_random_rollouts(seed: int, max_length: float):
     reward = env.get_reward(episode.initial, episode.actions, check_solution=True).flatten()
     instances = episode.instances.reshape(-1)
     for b, actions in enumerate(episode.actions.reshape(4, -1).tolist()):
-        points = np.concatenate([instances["depot"][b, None], instances["locs"][b]])
-        points = points.astype(np.float64)
-        length = sum(
-            np.hypot(*(points[i] - points[j])) for i, j in itertools.pairwise([0, *actions, 0])
-        )
+        length = round_trip(distances_of(instances[b]), actions)
         assert length <= max_length + 1e-6
         prize = sum(float(instances["prize"][b, node - 1]) for node in actions if node)
         assert float(reward[b]) == pytest.approx(prize, abs=1e-5)

@@ -18,7 +18,7 @@ from rl4co.core.rng import derive_generator
 from rl4co.envs import PCTSPEnv, PCTSPGenerator
 from rl4co.envs.contract.evidence import record_episode
 from rl4co.envs.rendering import ACCENT, MUTED, ROUTE_COLORS
-from rl4co.envs.testing import enumerate_solutions
+from tests.unit.envs.routing_oracle import allowed_solutions, distances_of, euclidean, round_trip
 
 
 def random_instance(
@@ -38,8 +38,7 @@ def random_instance(
         "prize_required": np.array(required),
     }
     tensors = {key: torch.as_tensor(value, dtype=torch.float32) for key, value in arrays.items()}
-    distances = np.hypot(*np.moveaxis(points[:, None] - points[None], -1, 0))
-    return TensorDict(tensors, batch_size=[]), prize, penalty, distances
+    return TensorDict(tensors, batch_size=[]), prize, penalty, euclidean(points)
 
 
 def tours(prize: np.ndarray, required: float) -> set[tuple[int, ...]]:
@@ -54,8 +53,8 @@ def tours(prize: np.ndarray, required: float) -> set[tuple[int, ...]]:
 
 
 def tour_cost(tour: tuple[int, ...], penalty: np.ndarray, distances: np.ndarray) -> float:
-    length = sum(distances[a, b] for a, b in itertools.pairwise((0, *tour, 0)))
-    return length + sum(p for node, p in enumerate(penalty, start=1) if node not in tour)
+    left_out = (p for node, p in enumerate(penalty, start=1) if node not in tour)
+    return round_trip(distances, tour) + sum(left_out)
 
 
 # ---------------------------------------------------------------- oracles
@@ -67,15 +66,8 @@ def tour_cost(tour: tuple[int, ...], penalty: np.ndarray, distances: np.ndarray)
 def test_mask_allows_exactly_the_tours_worth_enough(num_loc: int, required: float, seed: int):
     """Neither more nor less than exhaustive search; the cheapest is among them."""
     instance, prize, penalty, distances = random_instance(num_loc, seed, required)
-    expected = tours(prize, required)
-    env = PCTSPEnv()
-    solutions = enumerate_solutions(env, instance)
-    assert len(solutions) == len(expected)
-    assert set(map(tuple, solutions)) == expected
-    padded = torch.tensor([actions + [0] * (num_loc + 1 - len(actions)) for actions in solutions])
-    reward = env.get_reward(env.reset(instance.expand(len(padded))), padded, check_solution=True)
-    best = min(tour_cost(tour, penalty, distances) for tour in expected)
-    assert -float(reward.max()) == pytest.approx(best, rel=1e-5)
+    costs = {tour: -tour_cost(tour, penalty, distances) for tour in tours(prize, required)}
+    assert allowed_solutions(PCTSPEnv(), instance) == pytest.approx(costs, rel=1e-5)
 
 
 @given(seed=st.integers(min_value=0, max_value=2**32), required=st.floats(0.0, 2.5))
@@ -88,8 +80,7 @@ def test_random_rollouts(seed: int, required: float):
     reward = env.get_reward(episode.initial, episode.actions, check_solution=True).flatten()
     instances = episode.instances.reshape(-1)
     for b, actions in enumerate(episode.actions.reshape(4, -1).tolist()):
-        points = np.concatenate([instances["depot"][b, None], instances["locs"][b]])
-        distances = np.hypot(*np.moveaxis(points[:, None] - points[None], -1, 0).astype(float))
+        distances = distances_of(instances[b])
         penalty = instances["penalty"][b].double().numpy()
         expected = tour_cost(tuple(actions), penalty, distances)
         assert -float(reward[b]) == pytest.approx(expected, abs=1e-5)

@@ -26,6 +26,7 @@ from rl4co.envs import PDPEnv, PDPGenerator
 from rl4co.envs.contract.evidence import record_episode
 from rl4co.envs.testing import enumerate_solutions
 from rl4co.models import POMO, AttentionModelPolicy
+from tests.unit.envs.routing_oracle import allowed_solutions, distances_of, euclidean, round_trip
 
 
 def random_points(num_loc: int, seed: int) -> tuple[TensorDict, np.ndarray]:
@@ -33,7 +34,7 @@ def random_points(num_loc: int, seed: int) -> tuple[TensorDict, np.ndarray]:
     points = np.random.default_rng(seed).random((num_loc + 1, 2))
     instance = {"depot": points[0], "locs": points[1:]}
     tensors = {key: torch.as_tensor(value, dtype=torch.float32) for key, value in instance.items()}
-    return TensorDict(tensors, batch_size=[]), distances_of(points)
+    return TensorDict(tensors, batch_size=[]), euclidean(points)
 
 
 def random_matrix(num_loc: int, seed: int) -> tuple[TensorDict, np.ndarray]:
@@ -41,10 +42,6 @@ def random_matrix(num_loc: int, seed: int) -> tuple[TensorDict, np.ndarray]:
     matrix = np.random.default_rng(seed).random((num_loc + 1, num_loc + 1))
     tensors = {"cost_matrix": torch.as_tensor(matrix, dtype=torch.float32)}
     return TensorDict(tensors, batch_size=[]), matrix
-
-
-def distances_of(points: np.ndarray) -> np.ndarray:
-    return np.hypot(*np.moveaxis(points[:, None] - points[None], -1, 0))
 
 
 def feasible_tours(num_loc: int) -> list[tuple[int, ...]]:
@@ -57,11 +54,6 @@ def feasible_tours(num_loc: int) -> list[tuple[int, ...]]:
     ]
 
 
-def tour_cost(distances: np.ndarray, tour: tuple[int, ...] | list[int]) -> float:
-    """Cost of leaving the depot, walking the tour and coming back, leg by leg."""
-    return sum(float(distances[a, b]) for a, b in itertools.pairwise([0, *tour, 0]))
-
-
 # ---------------------------------------------------------------- oracles
 
 
@@ -72,16 +64,10 @@ def test_mask_allows_exactly_the_feasible_tours(num_loc: int, forced: bool, make
     """n! / 2^(n/2) tours; each passes the check at the cost of independent code."""
     instance, distances = make(num_loc, seed=num_loc)
     env = PDPEnv(force_start_at_depot=forced)
-    solutions = enumerate_solutions(env, instance)
-    expected = feasible_tours(num_loc)
-    assert len(expected) == math.factorial(num_loc) // 2 ** (num_loc // 2)
-    start = [0] if forced else []
-    assert sorted(map(tuple, solutions)) == sorted((*start, *tour) for tour in expected)
-
-    td = env.reset(instance.expand(len(solutions)))
-    reward = env.get_reward(td, torch.tensor(solutions), check_solution=True)
-    costs = [tour_cost(distances, [a for a in actions if a]) for actions in solutions]
-    assert (-reward).tolist() == pytest.approx(costs, rel=1e-5)
+    tours, start = feasible_tours(num_loc), (0,) if forced else ()
+    assert len(tours) == math.factorial(num_loc) // 2 ** (num_loc // 2)
+    expected = {(*start, *tour): -round_trip(distances, tour) for tour in tours}
+    assert allowed_solutions(env, instance) == pytest.approx(expected, rel=1e-5)
 
 
 def test_check_rejects_exactly_the_infeasible_orders():
@@ -122,9 +108,8 @@ def test_random_rollouts(pairs: int, batch: tuple[int, ...], forced: bool, matri
     for instance, actions, own in zip(
         instances.reshape(-1), rows, reward.flatten().tolist(), strict=True
     ):
-        points = torch.cat([instance["depot"].unsqueeze(0), instance["locs"]]).double().numpy()
-        distances = instance["cost_matrix"].double().numpy() if matrix else distances_of(points)
-        assert own == pytest.approx(-tour_cost(distances, actions[forced:]), rel=1e-5, abs=1e-6)
+        distances = instance["cost_matrix"].double().numpy() if matrix else distances_of(instance)
+        assert own == pytest.approx(-round_trip(distances, actions[forced:]), rel=1e-5, abs=1e-6)
 
 
 # ---------------------------------------------------------------- stepping

@@ -19,7 +19,7 @@ from rl4co.envs import CVRPEnv, CVRPGenerator, SDVRPEnv
 from rl4co.envs.contract.evidence import record_episode
 from rl4co.envs.rendering import ROUTE_COLORS
 from rl4co.envs.routing.sdvrp.render import deliveries
-from rl4co.envs.testing import enumerate_solutions
+from tests.unit.envs.routing_oracle import allowed_solutions, distances_of, euclidean, round_trip
 
 
 def make_instance(units: list[int], capacity: int, seed: int = 0) -> tuple[TensorDict, np.ndarray]:
@@ -31,8 +31,7 @@ def make_instance(units: list[int], capacity: int, seed: int = 0) -> tuple[Tenso
         "demand": torch.tensor(units, dtype=torch.float32) / capacity,
         "capacity": torch.tensor([float(capacity)]),
     }
-    distances = np.hypot(*np.moveaxis(points[:, None] - points[None], -1, 0))
-    return TensorDict(instance, batch_size=[]), distances
+    return TensorDict(instance, batch_size=[]), euclidean(points)
 
 
 def all_plans(units: list[int], capacity: int) -> set[tuple[int, ...]]:
@@ -55,10 +54,6 @@ def all_plans(units: list[int], capacity: int) -> set[tuple[int, ...]]:
     return found
 
 
-def plan_cost(plan: tuple[int, ...], distances: np.ndarray) -> float:
-    return sum(distances[a, b] for a, b in itertools.pairwise((0, *plan, 0)))
-
-
 def step_through(env: SDVRPEnv, instance: TensorDict, actions: list[int]) -> TensorDict:
     td = env.reset(instance.unsqueeze(0))
     for action in actions:
@@ -77,31 +72,21 @@ def step_through(env: SDVRPEnv, instance: TensorDict, actions: list[int]) -> Ten
 def test_mask_allows_exactly_the_useful_plans(units: list[int], capacity: int):
     """Neither more nor less than exhaustive search; the cheapest is among them."""
     instance, distances = make_instance(units, capacity)
-    expected = all_plans(units, capacity)
+    expected = {plan: -round_trip(distances, plan) for plan in all_plans(units, capacity)}
     env = SDVRPEnv()
-    solutions = enumerate_solutions(env, instance)
-    assert len(solutions) == len(expected)
-    assert set(map(tuple, solutions)) == expected
-    longest = max(map(len, solutions))
-    padded = torch.tensor([actions + [0] * (longest - len(actions)) for actions in solutions])
-    reward = env.get_reward(env.reset(instance.expand(len(padded))), padded, check_solution=True)
-    best = min(plan_cost(plan, distances) for plan in expected)
-    assert -float(reward.max()) == pytest.approx(best, rel=1e-5)
+    assert allowed_solutions(env, instance) == pytest.approx(expected, rel=1e-5)
+    lengths = [*map(len, expected)]
     fewest, most = env.step_bounds(dict(env.reset(instance).items()))
-    assert fewest <= min(map(len, expected)) <= longest <= most
+    assert fewest <= min(lengths) <= max(lengths) <= most
 
 
 def test_sharing_pays():
     """Two vehicles do with sharing what takes three without."""
-    costs = {}
-    for env in (SDVRPEnv(), CVRPEnv()):
-        instance, _ = make_instance([6, 6, 4], 8)
-        solutions = enumerate_solutions(env, instance)
-        longest = max(map(len, solutions))
-        padded = torch.tensor([actions + [0] * (longest - len(actions)) for actions in solutions])
-        reward = env.get_reward(env.reset(instance.expand(len(padded))), padded)
-        costs[env.name] = -float(reward.max())
-    assert costs["sdvrp"] < costs["cvrp"] - 0.1
+    instance, _ = make_instance([6, 6, 4], 8)
+    shared, alone = (
+        max(allowed_solutions(env, instance).values()) for env in (SDVRPEnv(), CVRPEnv())
+    )
+    assert shared > alone + 0.1
 
 
 @given(
@@ -123,9 +108,8 @@ def test_random_rollouts(num_loc: int, capacity: float, tolerance: float, seed: 
     assert episode.complete
     reward = env.get_reward(episode.initial, episode.actions, check_solution=True)
     for b, actions in enumerate(episode.actions.tolist()):
-        points = np.concatenate([td["depot"][b, None], td["locs"][b]]).astype(float)
-        distances = np.hypot(*np.moveaxis(points[:, None] - points[None], -1, 0))
-        assert -float(reward[b]) == pytest.approx(plan_cost(tuple(actions), distances), abs=1e-4)
+        cost = round_trip(distances_of(td[b]), actions)
+        assert -float(reward[b]) == pytest.approx(cost, abs=1e-4)
 
 
 # ---------------------------------------------------------------- stepping

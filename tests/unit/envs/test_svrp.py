@@ -14,13 +14,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tensordict import TensorDict
 
-from rl4co.core.errors import ConfigError, InvalidSolutionError
+from rl4co.core.errors import ConfigError
 from rl4co.core.rng import derive_generator
 from rl4co.envs import SVRPEnv, SVRPGenerator, get_env
 from rl4co.envs.contract.evidence import record_episode
 from rl4co.envs.testing import enumerate_solutions
 from rl4co.models import POMO
 from rl4co.models.embeddings import EmbeddingConfig, make_embeddings
+from tests.unit.envs.routing_oracle import allowed_solutions, euclidean, first_violation, round_trip
 
 
 class Plain:
@@ -29,7 +30,7 @@ class Plain:
     def __init__(self, num_loc: int, num_techs: int, seed: int, matrix: bool = False) -> None:
         rng = np.random.default_rng(seed)
         self.points = rng.random((num_loc + 1, 2))
-        self.distances = np.hypot(*np.moveaxis(self.points[:, None] - self.points[None], -1, 0))
+        self.distances = euclidean(self.points)
         if matrix:
             self.distances = rng.uniform(0.1, 1, self.distances.shape)
             np.fill_diagonal(self.distances, 0)
@@ -57,9 +58,9 @@ class Plain:
 
     def cost(self, routes: Sequence[Sequence[int]]) -> float:
         return sum(
-            self.rates[tech] * sum(self.distances[a, b] for a, b in itertools.pairwise([0, *r, 0]))
-            for tech, r in enumerate(routes)
-            if r
+            self.rates[tech] * round_trip(self.distances, route)
+            for tech, route in enumerate(routes)
+            if route
         )
 
     def solutions(self) -> Iterator[list[list[int]]]:
@@ -81,11 +82,6 @@ def as_actions(routes: Sequence[Sequence[int]]) -> tuple[int, ...]:
     return tuple(actions if last else [*actions, 0])
 
 
-def padded(solutions: Sequence[Sequence[int]]) -> torch.Tensor:
-    longest = max(map(len, solutions))
-    return torch.tensor([[*actions, *[0] * (longest - len(actions))] for actions in solutions])
-
-
 # ---------------------------------------------------------------- oracles
 
 
@@ -96,16 +92,13 @@ def test_mask_allows_what_skills_permit(num_loc: int, num_techs: int, matrix: bo
     env = SVRPEnv()
     for seed in range(3):
         plain = Plain(num_loc, num_techs, seed, matrix)
-        expected = {as_actions(routes): routes for routes in plain.solutions()}
-        found = enumerate_solutions(env, plain.tensors())
-        assert set(map(tuple, found)) == set(expected)
-        td = env.reset(plain.tensors().expand(len(found)))
-        reward = env.get_reward(td, padded(found), check_solution=True)
-        costs = [plain.cost(expected[tuple(actions)]) for actions in found]
-        np.testing.assert_allclose(-reward.numpy(), costs, rtol=1e-5, atol=1e-6)
-        fewest, most = env.step_bounds(dict(td.items()))
-        assert fewest <= min(map(len, found))
-        assert max(map(len, found)) <= most
+        expected = {as_actions(routes): -plain.cost(routes) for routes in plain.solutions()}
+        assert allowed_solutions(env, plain.tensors()) == pytest.approx(
+            expected, rel=1e-5, abs=1e-6
+        )
+        fewest, most = env.step_bounds(dict(env.reset(plain.tensors()).items()))
+        assert fewest <= min(map(len, expected))
+        assert max(map(len, expected)) <= most
 
 
 @pytest.mark.parametrize(("num_techs", "lengths"), [(1, {5}), (2, {5}), (3, {5, 6}), (5, {5, 8})])
@@ -140,14 +133,6 @@ def test_check_agrees_with_a_walk():
             assert verdict in (wrong or {None})
             verdicts.add(verdict)
     assert len(verdicts) == 3
-
-
-def first_violation(env: SVRPEnv, td: TensorDict, actions: Sequence[int]) -> str | None:
-    try:
-        env.check_solution_validity(td, torch.tensor([actions]))
-    except InvalidSolutionError as error:
-        return error.constraint
-    return None
 
 
 @given(
