@@ -32,6 +32,7 @@ from rl4co.pretrained import (
     read_collection,
     read_index,
 )
+from rl4co.tasks.benchmark.recipes import TRAINING, folder_of, read_training, recipe_from
 from rl4co.tasks.cards.check import describe_check, measure_check
 
 CARD_FORMAT = "rl4co-card-1"
@@ -137,7 +138,9 @@ def write_card(folder: Path, card: Mapping[str, Any]) -> None:
 
 
 def _training(source: ModelSource) -> dict[str, Any]:
-    """Algorithm, arguments, steps and seed that a checkpoint records; {} for a folder."""
+    """What a checkpoint, the folder of a recipe or a card says about a training."""
+    if (source.path / TRAINING).is_file():
+        return _recipe_facts(source.path)
     if not source.path.is_file():
         return dict(source.card().get("training", {}))
     checkpoint = read_checkpoint(source.path)
@@ -153,6 +156,19 @@ def _training(source: ModelSource) -> dict[str, Any]:
         "steps": checkpoint["global_step"],
         "seed": checkpoint.get("run_seed"),
     }
+
+
+def _recipe_facts(folder: Path) -> dict[str, Any]:
+    """Recipe, steps, seed and hours of a training of `rl4co reproduce`, with those it starts from."""
+    record = read_training(folder)
+    recipe = recipe_from(record["recipe"])
+    changes = {key: value for key, value in record["recipe"].items() if value is not None}
+    facts = {"recipe": changes, "key": record["key"], "steps": record["steps"], "seed": recipe.seed}
+    hours = record["seconds"] / 3600
+    if recipe.start is not None:
+        root = folder.parent.parent
+        hours += _recipe_facts(folder_of(recipe.start, root))["hours"]
+    return {**facts, "hours": round(hours, 2), "machine": record["machine"]}
 
 
 def _plain(value: Any) -> Any:

@@ -61,7 +61,8 @@ class CardOptions:
         sizes: Sizes of instances.
         distributions: Distributions of locations.
         samples: Solutions of sampling.
-        files: Sets of benchmark files: folders or patterns.
+        files: Sets of benchmark files: folders (perhaps with a table `bks.csv` of best-known
+            values), or patterns.
         seconds_per_node: Time of reference solvers that do not stop themselves; None: default.
         cache: Folder of results, by problem, with which an interrupted card continues.
         num_procs: Instances that reference solvers solve at the same time.
@@ -170,8 +171,10 @@ class _Runs:
         ]
 
     def files(self, files: str) -> Iterator[dict[str, Any]]:
-        """Gaps on benchmark files to their best-known values."""
-        source = FileSource((files,), name=files)
+        """Gaps on benchmark files to their best-known values: those in `bks.csv` of the folder."""
+        table = Path(files, "bks.csv")
+        best_known = str(table) if table.is_file() else None
+        source = FileSource((files,), name=files, best_known=best_known)
         report = self._run(self.models, [source])
         name = Path(files.rstrip("/*")).name if "*" not in Path(files).name else Path(files).name
         for way in self.ways:
