@@ -159,7 +159,7 @@ def _training(source: ModelSource) -> dict[str, Any]:
 
 
 def _recipe_facts(folder: Path) -> dict[str, Any]:
-    """Recipe, steps, seed and hours of a training of `rl4co reproduce`, with those it starts from."""
+    """Recipe, steps, seed and hours of a training of `rl4co reproduce`, and of its start."""
     record = read_training(folder)
     recipe = recipe_from(record["recipe"])
     changes = {key: value for key, value in record["recipe"].items() if value is not None}

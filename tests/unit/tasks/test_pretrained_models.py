@@ -90,7 +90,7 @@ def test_names(collection: Path):
 
 
 def test_folder_in_the_way(collection: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """A folder with a configuration wins over the name, another one loses; both trigger a warning."""
+    """A folder with a configuration wins over the name, another one loses; both warn."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "tiny-tsp6").mkdir()
     with pytest.warns(UserWarning, match=r"no config\.json"):
