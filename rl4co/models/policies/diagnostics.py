@@ -28,7 +28,7 @@ def explained_errors(policy: Any, td: TensorDictBase, env: RL4COEnvBase) -> Iter
         yield
     except KeyError as error:
         if env.name == policy.env_name:
-            _explain_missing_key(policy, env, error)
+            _explain_missing_key(policy, td, env, error)
             raise
         raise UnsupportedError(
             f"expected a state of {policy.env_name}, which this {type(policy).__name__} was made "
@@ -41,7 +41,7 @@ def explained_errors(policy: Any, td: TensorDictBase, env: RL4COEnvBase) -> Iter
         raise
 
 
-def _explain_missing_key(policy: Any, env: Any, error: KeyError) -> None:
+def _explain_missing_key(policy: Any, td: TensorDictBase, env: Any, error: KeyError) -> None:
     """Raises for a key that is missing in a custom environment, or in a state of another one."""
     name = error.args[0]
     if type(env) is not ENVS.get(env.name):
@@ -51,10 +51,11 @@ def _explain_missing_key(policy: Any, env: Any, error: KeyError) -> None:
             "_init_state (or _reset and _step), or pass a custom init_embedding, context_embedding "
             "and dynamic_embedding"
         ) from error
-    if name in env.observation_spec.keys():
+    missing = [key for key in env.observation_spec.keys() if key not in td.keys()]
+    if missing:
         raise UnsupportedError(
-            f"expected {name!r} in the states of {env.name}, got none; pass td = env.reset(...) of "
-            "this environment"
+            f"expected {', '.join(map(repr, missing))} in the states of {env.name}, got none; pass "
+            "td = env.reset(...) of this environment, or its env to the policy"
         ) from error
 
 

@@ -135,6 +135,18 @@ class CountsOnItself(TSPEnv):
         return super()._transition(state, action)
 
 
+class CountsSteps(CVRPEnv):
+    """Keeps the number of steps of the current episode on the object."""
+
+    def _init_state(self, instance):
+        self.steps = 0
+        return super()._init_state(instance)
+
+    def _transition(self, state, action):
+        self.steps += 1
+        return super()._transition(state, action)
+
+
 class SearchesElsewhere(TSPEnv):
     """A local search that returns the tour of another instance's nodes."""
 
@@ -506,6 +518,7 @@ BROKEN = [
     (EndsInNothing, "the mask allows no action in finished instances"),
     (MaskIsMemory, "'available' after step 1 depend on the action_mask of the state before"),
     (CountsOnItself, "an episode changes the attributes 'counted' of the environment"),
+    (CountsSteps, "an episode changes the attributes 'steps' of the environment"),
     (SearchesElsewhere, "local_search gives solutions that are not valid"),
     (SearchesWorse, "local_search makes solutions worse in instances"),
     (TooFewSteps, "are not done after 7 steps, the upper bound of step_bounds being 7"),

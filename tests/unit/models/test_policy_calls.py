@@ -236,6 +236,16 @@ def test_missing_key_of_the_own_problem_stays_what_it_is():
         policy(td.exclude("first_node"), env)
 
 
+@pytest.mark.parametrize(("made_for", "other"), [(TSPEnv, CVRPEnv), (CVRPEnv, TSPEnv)])
+def test_state_of_another_problem_without_an_environment_raises(made_for, other):
+    """`policy(td)` reads the state as one of its own problem: the message lists missing keys."""
+    _, policy, _ = make(made_for)
+    _, _, td = make(other)
+    missing = {"tsp": "'first_node'", "cvrp": "'demand', "}[made_for.name]
+    with pytest.raises(UnsupportedError, match=rf"{missing}.* states of {made_for.name}.*reset"):
+        policy(td)
+
+
 def test_a_state_that_was_written_into_raises_with_the_key():
     """The message names the key, both shapes and `env.reset`."""
     env, policy, td = make(CVRPEnv)
