@@ -10,6 +10,7 @@ import json
 import os
 import platform
 import statistics
+import subprocess
 
 from datetime import datetime, timezone
 from pathlib import Path
@@ -37,10 +38,20 @@ def cpu_model() -> str:
     return platform.processor() or platform.machine()
 
 
+def source_commit() -> str | None:
+    """Short hash of the commit that is checked out; None outside a clone."""
+    command = ["git", "-C", str(Path(__file__).parent), "rev-parse", "--short=7", "HEAD"]
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return None
+
+
 def machine_facts(command: str, threads: int) -> dict[str, Any]:
     """Where, when and how a run was made; no paths of this machine."""
     return {
         "date": datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
+        "commit": source_commit(),
         "command": command,
         "cpu": cpu_model(),
         "cores": os.cpu_count(),
@@ -200,6 +211,7 @@ def facts_line(meta: dict[str, Any]) -> str:
     parts = [
         f"`{meta['command']}`",
         meta["date"],
+        f"commit {meta.get('commit') or 'unknown'}",
         f"{meta['cpu']}, {meta['cores']} cores, {meta['threads']} threads",
         f"torch {meta.get('torch', 'unknown')}, Python {meta.get('python', 'unknown')}",
         f"rl4co published {meta['versions'][PUBLISHED]}, new {meta['versions'][NEW]}",

@@ -114,7 +114,8 @@ def sample_weights(
     weights: Tensor, rng: torch.Generator | None = None, uniform: Tensor | None = None
 ) -> Tensor:
     """One index per row, as likely as its weight (not negative): `[*B, N]` → `[*B]`."""
-    cumulative = weights.cumsum(-1, dtype=torch.promote_types(weights.dtype, torch.float32))
+    dtype = weights.dtype if weights.dtype.itemsize >= 4 else torch.float32
+    cumulative = weights.cumsum(-1, dtype=dtype)
     if uniform is None:
         uniform = torch.empty_like(cumulative[..., :1]).uniform_(generator=rng)
     # Strictly below the total even after rounding, so that the last, possibly forbidden, entries

@@ -295,10 +295,12 @@ def random_policy(td: TensorDictBase) -> TensorDictBase:
 
 def all_finished(env: RL4COEnvBase, state: State) -> bool:
     """Whether every instance is done; raises for unfinished states that allow no action."""
-    if bool(state["done"].all()):
-        return True
-    _reject_dead_ends(env, is_dead_end(state))
-    return False
+    dead_end = is_dead_end(state)
+    # One look at the device for both.
+    finished, stuck = torch.stack([state["done"].all(), dead_end.any()]).tolist()
+    if stuck:
+        _reject_dead_ends(env, dead_end)
+    return finished
 
 
 def check_for_dead_ends(env: RL4COEnvBase, state: State, actions: Tensor) -> None:

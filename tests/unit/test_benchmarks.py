@@ -241,6 +241,7 @@ def make_row(old: dict[str, Any], new: dict[str, Any], name: str = "am_train") -
 
 
 META = {
+    "commit": "0123abc",
     "command": "python -m benchmarks.compare",
     "date": "2026-01-01 00:00 UTC",
     "cpu": "CPU",
@@ -301,6 +302,7 @@ def test_rendered_result_has_table_and_facts() -> None:
     assert "fails: a\\|b" in text
     assert "set-up hook (allocator) published: none, new: rl4co.training.memory" in text
     assert "CPU, 2 cores, 2 threads" in text
+    assert f"commit {META['commit']}" in text
 
 
 def test_sections_are_replaced_again_and_again() -> None:

@@ -181,7 +181,8 @@ class ContextEmbedding(nn.Module):
 
     def node_inputs(self, embeddings: Tensor, state: Mapping[str, Tensor]) -> Tensor:
         """Embeddings of the K nodes side by side: `[B, N, D]` → `[B, Q, K * D]`."""
-        return torch.cat([gather_points(embeddings, node) for node in self.nodes(state)], -1)
+        picked = [gather_points(embeddings, node) for node in self.nodes(state)]
+        return picked[0] if len(picked) == 1 else torch.cat(picked, -1)
 
     # ---------------------------------------------------------------- the same by a table
 
