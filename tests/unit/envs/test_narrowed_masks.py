@@ -10,6 +10,7 @@ from rl4co.envs import get_env
 from rl4co.envs.base import RL4COEnvBase, State
 from rl4co.envs.improvement import is_improvement
 
+
 def keep_one_action(mask: torch.Tensor) -> torch.Tensor:
     """The allowed action of the highest index only."""
     last = mask.shape[-1] - 1 - mask.flip(-1).int().argmax(-1, keepdim=True)  # [*B, 1]
