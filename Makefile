@@ -34,7 +34,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@touch $@
 
 $(DOCS_STAMP): $(STAMP)
-	$(PIP) install -c constraints.txt -e ".[docs]"
+	$(PIP) install -c constraints.txt -e ".[$(EXTRAS),docs]"
 	@touch $@
 
 .venv: $(STAMP)  ## create the environment with the tested versions
@@ -74,7 +74,13 @@ pytest-plain: $(STAMP)  ## contract, decoding and model tests without compiled c
 stability: $(STAMP)  ## learning and numerical tests as on other processors (about an hour)
 	$(BIN)/python -m tests.stability $(STABILITY_ARGS)
 
-docs: $(DOCS_STAMP)  ## build the documentation into site/
+# A tutorial is run again when its source is newer than its page; `make -j 2 docs` runs two at a time.
+TUTORIALS := $(patsubst docs/tutorials/%.py,build/tutorials/%.md,$(wildcard docs/tutorials/*.py))
+build/tutorials/%.md: export OMP_NUM_THREADS = 1
+build/tutorials/%.md: docs/tutorials/%.py tools/tutorials.py | $(DOCS_STAMP)
+	$(BIN)/python tools/tutorials.py $<
+
+docs: $(DOCS_STAMP) $(TUTORIALS)  ## run the tutorials and build the documentation into site/
 	$(BIN)/mkdocs build --strict
 
 clean:  ## remove the environment, caches and build results

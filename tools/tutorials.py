@@ -90,12 +90,13 @@ def run_command(line: str, namespace: dict[str, Any]) -> None:
         raise ValueError(f"expected a command of rl4co, got {line!r}; use Python in its place")
     before = sys.argv
     try:
-        app(arguments, prog_name="rl4co", standalone_mode=False)
+        code = app(arguments, prog_name="rl4co", standalone_mode=False)
     except SystemExit as stop:
-        if stop.code:
-            raise RuntimeError(f"expected '{line}' to succeed, got exit code {stop.code}") from None
+        code = stop.code
     finally:
         sys.argv = before
+    if code:
+        raise RuntimeError(f"expected '{line}' to succeed, got exit code {code}")
 
 
 def run_cell(code: str, namespace: dict[str, Any]) -> Output:

@@ -87,8 +87,26 @@ def thinned(items: list[Any]) -> list[Any]:
     return [items[round(last * k / max(count - 1, 1))] for k in range(count)]
 
 
+def draw_small(path: Path, env: Any, *solution: Any) -> None:
+    """Writes the solution without texts, for the wall of all problems.
+
+    Args:
+        path: The file.
+        env: The environment.
+        solution: Arguments of `env.render`.
+    """
+    figure = Figure(figsize=(4, 3), dpi=100)
+    figure.set_layout_engine("constrained")
+    axes = figure.add_subplot()
+    env.render(*solution, ax=axes)
+    axes.set(title="", xlabel="", ylabel="", xticks=[], yticks=[])
+    if legend := axes.get_legend():
+        legend.remove()
+    figure.savefig(path)
+
+
 def draw(name: str, folder: Path) -> None:
-    """Writes `NAME.png`, the solution, and `NAME.webp`, the animation.
+    """Writes `NAME.png`, the solution, `NAME-small.png`, and `NAME.webp`, the animation.
 
     Args:
         name: Name of the environment.
@@ -102,6 +120,7 @@ def draw(name: str, folder: Path) -> None:
     width, height = still.get_size_inches()
     board = Figure(figsize=(1, 1)).add_subplot()
     env.render(*solution, ax=board)
+    draw_small(folder / f"{name}-small.png", env, *solution)
     ratio = 0.9 if board.get_aspect() == 1 else min(max(height / width, 0.55), 0.9)
     frames = []
     for _, *state in thinned(steps):

@@ -92,7 +92,7 @@ def wall() -> str:
         for name in (name for name in ENVS if area_of(name) == area):
             title = title_of(name)
             parts.append(
-                f"[![A solution of {name}]({name}.png){{ loading=lazy }} **{name}** "
+                f"[![A solution of {name}]({name}-small.png){{ loading=lazy }} **{name}** "
                 f"{title}]({name}.md)\n"
             )
         parts.append("</div>\n")
@@ -114,7 +114,7 @@ def page(name: str) -> str:
     env = ENVS[name]
     texts = sections(env)
     blocks = {
-        "": f"# {title_of(name)}\n\n`{name}` · [`{env.__name__}`][{path_of(env)}]\n\n"
+        "": f"---\ntitle: {name}\n---\n\n# {title_of(name)}\n\n`{name}` · [`{env.__name__}`][{path_of(env)}]\n\n"
         f"{texts[''].partition(chr(10) * 2)[2]}\n\n"
         f"![A solution of {name}]({name}.png){{ .solution }}",
         "Step by step": f"![Construction of a solution]({name}.webp){{ .solution loading=lazy }}",

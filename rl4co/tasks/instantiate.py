@@ -18,7 +18,7 @@ import warnings
 from collections.abc import Callable, Mapping
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import hydra
 
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from lightning.pytorch.loggers import Logger
 
     from rl4co.envs.base import RL4COEnvBase
+    from rl4co.models.rl.base import RL4COLitModule
 
 Task = Callable[[DictConfig], tuple[dict[str, Any], dict[str, Any]]]
 T = TypeVar("T", bound=Task)
@@ -91,6 +92,23 @@ def instantiate_env(cfg: DictConfig) -> RL4COEnvBase:
         cfg = _without(cfg, "name")
     env: RL4COEnvBase = build(cfg)
     return env
+
+
+def instantiate_model(cfg: DictConfig, env: RL4COEnvBase) -> RL4COLitModule:
+    """The model of a configuration, whose `policy` may name a trained one to start from.
+
+    Args:
+        cfg: Configuration of the model; a text as `policy` is the name, folder or checkpoint of a
+            policy, see :func:`~rl4co.models.rl.saved_policies.load_policy`.
+        env: Environment.
+    """
+    policy = cfg.get("policy")
+    # Loaded here, since checkpoints of the model have to be independent of that file.
+    if isinstance(policy, str):
+        from rl4co.models.rl.saved_policies import load_policy
+
+        return cast("RL4COLitModule", build(cfg, env, policy=load_policy(policy)[0]))
+    return cast("RL4COLitModule", build(cfg, env))
 
 
 def instantiate_callbacks(cfg: DictConfig | None) -> list[Callback]:

@@ -34,6 +34,7 @@ from rl4co.tasks.instantiate import (
     instantiate_callbacks,
     instantiate_env,
     instantiate_loggers,
+    instantiate_model,
     is_rank_zero,
     log_hyperparameters,
     task_wrapper,
@@ -65,7 +66,7 @@ def run(cfg: DictConfig) -> tuple[dict[str, float], dict[str, Any]]:
     log.info(f"Seed {seed_run(cfg.get('seed'))}")
 
     env = instantiate_env(cfg.env)
-    model = build(cfg.model, env)
+    model = instantiate_model(cfg.model, env)
     callbacks = instantiate_callbacks(cfg.get("callbacks"))
     strict = bool((cfg.get("extras") or {}).get("strict_loggers", False))
     loggers = instantiate_loggers(

@@ -43,7 +43,7 @@ def test_tutorial_is_short_and_says_where_to_go_next(source: Path) -> None:
     cells = read_cells(text)
     assert cells[0].text.startswith("# ")
     assert "## Where to go next" in cells[-1].text
-    assert len(text.splitlines()) <= 160
+    assert len(text.splitlines()) <= 230
     for page in re.findall(r"\]\(([^)#:]+)(?:#[\w-]*)?\)", text):
         target = source.parent / page
         assert target.exists() or target.with_suffix(".py").exists(), page

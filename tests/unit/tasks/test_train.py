@@ -28,6 +28,7 @@ from rl4co.core.errors import (
 )
 from rl4co.envs import TSPEnv
 from rl4co.models import POMO, AttentionModel
+from rl4co.models.rl.checkpointing import describe_model
 from rl4co.tasks.instantiate import (
     build,
     get_metric_value,
@@ -35,6 +36,7 @@ from rl4co.tasks.instantiate import (
     instantiate_callbacks,
     instantiate_env,
     instantiate_loggers,
+    instantiate_model,
     show_versions,
 )
 from rl4co.tasks.train import explain, load_config, run, seed_run
@@ -82,6 +84,17 @@ def command(*arguments: str, cwd: Path, program: tuple[str, ...] = ("run.py",)):
 
 
 # ---------------------------------------------------------------- a run
+
+
+def test_training_starts_from_a_saved_policy(tmp_path: Path):
+    """`model.policy` is the folder of a policy; checkpoints of the model do not need it again."""
+    policy = instantiate_model(tiny(tmp_path).model, TSPEnv()).policy
+    policy.save_pretrained(tmp_path / "policy")
+    cfg = tiny(tmp_path, f"model.policy={tmp_path / 'policy'}", "~model.policy_kwargs")
+    model = instantiate_model(cfg.model, TSPEnv())
+    assert "object" in describe_model(model)["arguments"]["policy"]
+    for weights, saved in zip(model.policy.parameters(), policy.parameters(), strict=True):
+        assert weights is not saved and torch.equal(weights, saved)
 
 
 def test_run_gives_metrics_objects_and_files(tmp_path: Path):
