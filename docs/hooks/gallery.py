@@ -114,7 +114,8 @@ def page(name: str) -> str:
     env = ENVS[name]
     texts = sections(env)
     blocks = {
-        "": f"---\ntitle: {name}\n---\n\n# {title_of(name)}\n\n`{name}` · [`{env.__name__}`][{path_of(env)}]\n\n"
+        "": f"---\ntitle: {name}\n---\n\n# {title_of(name)}\n\n"
+        f"`{name}` · [`{env.__name__}`][{path_of(env)}]\n\n"
         f"{texts[''].partition(chr(10) * 2)[2]}\n\n"
         f"![A solution of {name}]({name}.png){{ .solution }}",
         "Step by step": f"![Construction of a solution]({name}.webp){{ .solution loading=lazy }}",

@@ -2,8 +2,8 @@
 # # Quick start
 #
 # A neural network learns to plan tours through 20 cities, from nothing but the lengths of its own
-# tours. Install RL4CO (`pip install rl4co`), then run this page: training takes less than a minute
-# on one core.
+# tours. Install RL4CO (`pip install -e .` in a clone of the repository), then run this page. Training
+# takes about a minute on one core.
 
 # %%
 import matplotlib.pyplot as plt
@@ -81,7 +81,7 @@ for solver in ("nearest_neighbor", "ils"):
     print(f"{solver:<17} {costs.mean():.3f}")
 
 # %% [markdown]
-# The network is between the two after less than a minute; longer training closes most of the rest.
+# The network is between the two after about a minute; longer training closes most of the rest.
 # For 20 cities no one needs a network: it is the smallest problem on which you can watch one learn.
 #
 # ## Keep the policy

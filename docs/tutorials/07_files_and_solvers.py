@@ -36,7 +36,7 @@ env.render(env.reset(exact), actions)
 #
 # ## Several solvers
 #
-# `rl4co list solvers` lists all solvers. Those of the extra `solvers` (`pip install "rl4co[solvers]"`) are
+# `rl4co list solvers` lists all solvers. Those of the extra `solvers` (`pip install -e ".[solvers]"`) are
 # the best ones for small instances; `ils`, `savings` and `insertion` need no other package.
 
 # %%

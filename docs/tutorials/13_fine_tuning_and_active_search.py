@@ -158,4 +158,4 @@ os.environ.pop("RL4CO_MODELS", None);
 #
 # - [Decoding and search](03_decoding_and_search.md): search without learning.
 # - [Sweeps, loggers, resuming](14_sweeps_and_logging.md): find the learning rate.
-# - [EAS](../methods/eas.md) and [active search](../methods/active_search.md): settings, numbers.
+# - [Methods](../methods.md): pages on EAS and active search, with settings and numbers.

@@ -88,6 +88,8 @@ import sys
 from pathlib import Path
 
 script = """
+import sys
+
 from rl4co.envs import CVRPEnv
 from rl4co.models import POMO
 from rl4co.training import RL4COTrainer
@@ -97,17 +99,19 @@ if __name__ == "__main__":
     small = {"embed_dim": 16, "num_heads": 2, "num_encoder_layers": 1}
     model = POMO(env, policy_kwargs=small, batch_size=8, train_data_size=64, val_data_size=16, seed=1)
     trainer = RL4COTrainer(
-        max_epochs=1, accelerator="cpu", devices=2, strategy="ddp", logger=False, precision="32-true",
+        max_epochs=1, accelerator="cpu", devices=int(sys.argv[1]), strategy="ddp", logger=False, precision="32-true",
         enable_checkpointing=False, enable_progress_bar=False, enable_model_summary=False,
     )
     trainer.fit(model)
     if trainer.is_global_zero:
-        print(trainer.world_size, "processes,", trainer.global_step, "steps of 2 x 8 instances")
+        print(trainer.world_size, "processes,", trainer.global_step, "steps of 8 instances each")
 """
-Path("several.py").write_text(script)
-program = "several.py"
-outcome = subprocess.run([sys.executable, program], capture_output=True, text=True, check=True)
-Path(program).unlink()
+program = Path("several.py")
+program.write_text(script)
+num_processes = 2  # quick: 1
+command = [sys.executable, program.name, str(num_processes)]
+outcome = subprocess.run(command, capture_output=True, text=True, check=True)
+program.unlink()
 print(outcome.stdout.strip().splitlines()[-1])
 
 # %% [markdown]
@@ -147,4 +151,4 @@ print(torch.equal(policy(td, env, phase="test")["reward"], expected))
 #
 # - [Scaling and tracking](../scaling.md): all settings in one place.
 # - [Sweeps, loggers, resuming](14_sweeps_and_logging.md): many trainings.
-# - [Measured results](../results.md): seconds and memory of training steps.
+# - [Training](../training.md): what to change first.

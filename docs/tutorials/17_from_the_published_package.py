@@ -79,9 +79,9 @@ from rl4co.utils.ops import gather_by_index
 class TollEnv(RL4COEnvBase):
     name = "tsp"  # under this name the policy finds its embeddings
 
-    def __init__(self, generator=None, generator_params={}, **kwargs):
+    def __init__(self, generator=None, generator_params=None, **kwargs):
         super().__init__(**kwargs)
-        self.generator = generator or TSPGenerator(**generator_params)
+        self.generator = generator or TSPGenerator(**(generator_params or {}))
 
     def _reset(self, td=None, batch_size=None):
         locs = td["locs"]
