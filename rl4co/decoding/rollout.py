@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import dataclasses
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -23,7 +23,7 @@ from rl4co.decoding.logits import sample_weights
 from rl4co.envs.base import RL4COEnvBase, State
 
 if TYPE_CHECKING:
-    from rl4co.decoding.strategies import Decision, DecodingStrategy
+    from rl4co.decoding.strategies import DecodingStrategy
 
 LogitsFn = Callable[[State], Tensor]
 #: State after an action → keys to change in it: the memory of a recurrent policy.
@@ -121,41 +121,40 @@ def decode(task: DecodingTask, strategy: DecodingStrategy) -> Rollout:
         task: What is decoded.
         strategy: Chooses the actions.
     """
-    state, forced, end = task.state, task.starts, EndOfEpisode(task)
-    for action in forced:
-        state = task.advance(state, action)
-
-    decisions: list[Decision] = []
+    state, forced, end = task.state, len(task.starts), EndOfEpisode(task)
+    actions: list[Tensor] = []  # [B, S] each
+    log_probs: list[Any] = []
+    entropies: list[Any] = []
     records: list[State] = []  # what the replay needs of each step
     first_logits = None
-    step = len(forced)
-    while not end.is_reached(step, state):
+    for action in task.starts:
+        actions.append(action)
+        log_probs.append(torch.zeros(action.shape, device=action.device))
+        entropies.append(log_probs[-1])
+        state = task.advance(state, action)
+
+    while not end.is_reached(len(actions), state):
         logits = task.logits(state)
-        decision = strategy.decide(task, logits, step, state)
-        if not decisions and not task.with_log_probs:
+        decision = strategy.decide(task, logits, len(actions), state)
+        if first_logits is None and not task.with_log_probs:
             first_logits = gather_nodes(logits, decision.action)
-        decisions.append(decision)
+        actions.append(decision.action)
+        log_probs.append(decision.log_prob)
+        entropies.append(decision.entropy)
         record = {key: state[key] for key in task.record}
         if decision.support is not None:
             record[SUPPORT] = decision.support
         records.append(record)
         state = task.advance(state, decision.action)
-        step += 1
 
-    last = len(decisions) - end.surplus
-    decisions, records = decisions[:last], records[:last]
-    certain = [torch.zeros(action.shape, device=action.device) for action in forced]
+    last = len(actions) - end.surplus
     return Rollout(
-        actions=_stack(forced, [decision.action for decision in decisions]),
-        log_probs=_stack(certain, [decision.log_prob for decision in decisions])
-        if task.with_log_probs
-        else None,
-        entropy=_stack(certain, [decision.entropy for decision in decisions])
-        if task.with_entropy
-        else None,
+        actions=torch.stack(actions[:last], -1),
+        log_probs=torch.stack(log_probs[:last], -1) if task.with_log_probs else None,
+        entropy=torch.stack(entropies[:last], -1) if task.with_entropy else None,
         state=state,
-        trace=_stack_records(records, task.record, state),
-        forced=len(forced),
+        trace=_stack_records(records[: last - forced], task.record, state),
+        forced=forced,
         first_logits=first_logits,
     )
 
@@ -180,11 +179,6 @@ def follow(
     return Rollout(
         actions, state=state, trace=_stack_records(records, record, state), forced=forced
     )
-
-
-def _stack(forced: Sequence[Tensor], chosen: Sequence[Tensor | None]) -> Tensor:
-    """Values `[B, S]` of forced and chosen actions → `[B, S, T]`."""
-    return torch.stack([*forced, *(value for value in chosen if value is not None)], -1)
 
 
 def _stack_records(records: list[State], keys: tuple[str, ...], final: State) -> State:

@@ -12,7 +12,7 @@ import types
 from typing import TypeVar
 
 from torch import nn
-from torch.nn.modules import module as torch_module
+from torch.nn.modules.module import _has_any_global_hook
 
 from rl4co.kernels.switch import are_enabled
 
@@ -20,9 +20,6 @@ C = TypeVar("C", bound=type[nn.Module])
 
 #: Classes that kernels know → their methods as they were defined.
 _STANDARD: dict[type[nn.Module], dict[str, object]] = {}
-
-#: Hooks of a module, and of all modules.
-_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 
 
 def standard(cls: C) -> C:
@@ -44,9 +41,7 @@ def is_untouched(module: nn.Module) -> bool:
     False if there is a hook (of the module or global), a function replaced in the instance or in
     the class, a subclass, a parametrization, or a part that was wrapped or exchanged.
     """
-    if any(getattr(torch_module, f"_global{kind}") for kind in _HOOKS):
-        return False
-    return all(is_standard(part) for part in module.modules())
+    return not _has_any_global_hook() and all(is_standard(part) for part in module.modules())
 
 
 def is_standard(module: nn.Module) -> bool:
@@ -54,7 +49,8 @@ def is_standard(module: nn.Module) -> bool:
     methods = _STANDARD.get(type(module))
     return (
         methods is not None
-        and not any(getattr(module, kind) for kind in _HOOKS)
+        and not (module._forward_hooks or module._forward_pre_hooks)
+        and not (module._backward_hooks or module._backward_pre_hooks)
         and methods.keys().isdisjoint(vars(module))
         and all(getattr(type(module), name) is method for name, method in methods.items())
     )

@@ -293,7 +293,10 @@ class ConstructivePolicy(PretrainedMixin, nn.Module):
                 "flatten the batch, or unsqueeze(0) a single instance"
             )
         exact = dict(td.items())
-        max_steps = _limit_steps(env, exact, max_steps, strategy.multistart, outputs.reward)
+        # A state right after `reset` has no `action`, so it costs no look at the device.
+        if "action" in exact and bool(exact["i"].any()):
+            most = _limit_rest(env, exact, strategy.multistart, outputs.reward)
+            max_steps = most if max_steps is None else min(most, max_steps)
         td = match_precision(td, self)
         if isinstance(strategy, Evaluate):
             num_steps = strategy.known_actions.shape[-1]
@@ -476,17 +479,11 @@ class ConstructivePolicy(PretrainedMixin, nn.Module):
         return env
 
 
-def _limit_steps(
-    env: RL4COEnvBase, state: State, max_steps: int | None, multistart: bool, calc_reward: bool
-) -> int | None:
-    """Limit of the steps of a call; None for the environment's bound.
+def _limit_rest(env: RL4COEnvBase, state: State, multistart: bool, calc_reward: bool) -> int:
+    """Most steps that partially built solutions need.
 
-    Raises for what cannot work on partially built solutions: a start, or the reward of the
-    remaining actions. A state right after `reset` has no `action`, so it costs no look at the
-    device.
+    Raises for what cannot work on them: a start, or the reward of the remaining actions.
     """
-    if "action" not in state or not bool(state["i"].any()):
-        return max_steps
     if bool(state["done"].all()):
         raise ConfigError(
             f"expected {env.name} instances with something left to decide, got finished ones only"
@@ -502,8 +499,7 @@ def _limit_steps(
             "returned actions are the remaining ones, and only a whole solution has a reward: "
             "env.get_reward(td, torch.cat([earlier_actions, out['actions']], -1))"
         )
-    left = env.steps_left(state)[1]
-    return left if max_steps is None else min(left, max_steps)
+    return env.steps_left(state)[1]
 
 
 @functools.cache
