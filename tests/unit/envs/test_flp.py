@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-
 import numpy as np
 import pytest
 import torch
@@ -11,11 +9,9 @@ import torch
 from tensordict import TensorDict
 
 from rl4co.core.errors import ConfigError, InvalidSolutionError
-from rl4co.decoding.rollout import random_policy, rollout
 from rl4co.envs import FLPEnv
 from rl4co.envs.graph import FLPGenerator
 from rl4co.envs.graph.flp.local_search import swap_facilities
-from rl4co.envs.testing import enumerate_solutions
 from rl4co.kernels import disabled
 
 
@@ -51,43 +47,6 @@ def test_generator_has_the_published_keys():
     assert FLPGenerator(num_loc=5).to_choose == 3
 
 
-def test_numbers_to_choose_may_differ_in_a_batch():
-    """Each instance ends after its own number; further steps change nothing."""
-    env = FLPEnv()
-    td = env.reset(mixed_batch(1, 3, 7))
-    reward, final, actions = rollout(env, td, random_policy)
-    assert actions.shape == (3, 7)
-    assert final["chosen"].sum(-1).tolist() == [1, 3, 7]
-    assert torch.equal(final["action_mask"].sum(-1), torch.tensor([1, 1, 1]))
-    for b, k in enumerate([1, 3, 7]):
-        matrix = td["orig_distances"][b].double().numpy()
-        assert float(reward[b]) == pytest.approx(-cost_of(matrix, actions[b, :k].tolist()), 1e-5)
-        alone = env.reset(mixed_batch(1, 3, 7)[b : b + 1])
-        assert torch.equal(env.get_reward(alone, actions[b : b + 1, :k]), reward[b : b + 1])
-        assert float(final["distances"][b].sum()) == pytest.approx(-float(reward[b]), 1e-5)
-
-
-def test_reward_is_made_of_the_actions():
-    """... whatever the state says is chosen."""
-    env = FLPEnv(generator_params={"num_loc": 6, "to_choose": 2})
-    td = env.reset(batch_size=2)
-    _, final, actions = rollout(env, td, random_policy)
-    other = actions.roll(1, 0)
-    assert torch.equal(env.get_reward(final, other), env.get_reward(td, other))
-
-
-def test_optimum_by_enumeration():
-    """The best of all action sequences is the best of all subsets."""
-    env = FLPEnv()
-    td = mixed_batch(2, size=5)
-    solutions = torch.tensor(enumerate_solutions(env, td[0]))
-    assert len(solutions) == 5 * 4
-    states = env.reset(td.expand(len(solutions)))
-    matrix = env.reset(td)["orig_distances"][0].numpy()
-    best = min(cost_of(matrix, subset) for subset in itertools.combinations(range(5), 2))
-    assert float(env.get_reward(states, solutions).max()) == pytest.approx(-best, 1e-5)
-
-
 def test_published_matrix_replaces_coordinates():
     env = FLPEnv()
     matrix = torch.rand(2, 4, 4, dtype=torch.float64)
@@ -100,37 +59,6 @@ def test_published_matrix_replaces_coordinates():
     assert torch.equal(*rewards)
     assert float(rewards[0][0]) == pytest.approx(-cost_of(matrix[0].numpy(), [0, 3]))
     assert float(rewards[0][1]) == pytest.approx(-float(matrix[1, 1].sum()))
-
-
-def test_gains_are_differences_of_rewards():
-    env = FLPEnv()
-    td = env.reset(mixed_batch(2, 2))
-    first = torch.tensor([3, 5])
-    state = env.step(td.set("action", first))["next"]
-    gains = env.action_gains(dict(state.items()))  # [B, N]
-    alone = env.reset(mixed_batch(1, 1))
-    for node in range(7):
-        pair = torch.stack([first, torch.full((2,), node)], -1)
-        before = env.get_reward(alone, first.unsqueeze(-1))
-        after = env.get_reward(td, pair, check_solution=False)
-        torch.testing.assert_close(gains[:, node], after - before, atol=1e-5, rtol=1e-5)
-
-
-@pytest.mark.parametrize("number", [1, 3, 7])
-def test_local_search_ends_where_no_swap_helps(number: int):
-    """Never worse than before, valid, and no exchange of one facility is better."""
-    env = FLPEnv()
-    td = env.reset(mixed_batch(*[number] * 4, seed=number))
-    reward, _, actions = rollout(env, td, random_policy)
-    improved = env.local_search(td, actions)
-    better = env.get_reward(td, improved, check_solution=True)
-    assert (better >= reward - 1e-6).all()
-    for b, own in enumerate(improved.tolist()):
-        matrix = td["orig_distances"][b].double().numpy()
-        cost = cost_of(matrix, own)
-        for place, new in itertools.product(range(number), set(range(7)) - set(own)):
-            swapped = [new if i == place else old for i, old in enumerate(own)]
-            assert cost_of(matrix, swapped) >= cost - 1e-9
 
 
 def test_local_search_compiled_and_plain_agree():

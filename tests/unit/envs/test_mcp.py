@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-
 import numpy as np
 import pytest
 import torch
@@ -14,11 +12,9 @@ from torch.distributions import Normal
 from rl4co.core.errors import UnsupportedError
 from rl4co.core.gains import FEW_STATES, coverage_gains
 from rl4co.data import StateAugmentation
-from rl4co.decoding.rollout import random_policy, rollout
 from rl4co.envs import MCPEnv
 from rl4co.envs.graph import MCPGenerator
 from rl4co.envs.graph.mcp.local_search import swap_sets
-from rl4co.envs.testing import enumerate_solutions
 from rl4co.kernels import disabled
 
 SMALL = {"num_items": 12, "num_sets": 7, "min_size": 1, "max_size": 4}
@@ -82,41 +78,6 @@ def test_samplers_of_published_notebooks():
     assert float(data["weights"].mean()) == pytest.approx(4.5, abs=0.1)  # rounded down
 
 
-def test_numbers_to_choose_may_differ_in_a_batch():
-    env = MCPEnv()
-    instances = mixed_batch(1, 3, 7)
-    td = env.reset(instances)
-    reward, final, actions = rollout(env, td, random_policy)
-    assert final["done"].shape == (3, 1)
-    assert final["chosen"].sum(-1).tolist() == [1, 3, 7]
-    for b, k in enumerate([1, 3, 7]):
-        assert float(reward[b]) == weight_of(instances[b], actions[b, :k].tolist())
-    left = (instances["weights"] - final["weights"]).sum(-1)
-    assert torch.equal(left, reward)
-
-
-def test_optimum_by_enumeration():
-    env = MCPEnv()
-    td = mixed_batch(2)
-    solutions = torch.tensor(enumerate_solutions(env, td[0]))
-    assert len(solutions) == 7 * 6
-    rewards = env.get_reward(env.reset(td.expand(len(solutions))), solutions)
-    best = max(weight_of(td[0], subset) for subset in itertools.combinations(range(7), 2))
-    assert float(rewards.max()) == best
-
-
-def test_gains_are_differences_of_rewards():
-    env = MCPEnv()
-    instances = mixed_batch(2, 2)
-    td = env.reset(instances)
-    state = env.step(td.set("action", torch.tensor([3, 5])))["next"]
-    gains = env.action_gains(dict(state.items()))
-    for b, first in enumerate([3, 5]):
-        own = [weight_of(instances[b], [first, s]) - weight_of(instances[b], [first])
-               for s in range(7)]  # fmt: skip
-        assert gains[b].tolist() == own
-
-
 def test_gains_of_few_and_many_states_agree():
     """Looked up, or by a table of all items."""
     td = mixed_batch(1, 1)
@@ -124,21 +85,6 @@ def test_gains_of_few_and_many_states_agree():
     many = coverage_gains(weights, td["membership"])
     few = coverage_gains(weights[:, :FEW_STATES], td["membership"])
     torch.testing.assert_close(few, many[:, :FEW_STATES])
-
-
-@pytest.mark.parametrize("number", [1, 3, 7])
-def test_local_search_ends_where_no_exchange_helps(number: int):
-    env = MCPEnv()
-    instances = mixed_batch(*[number] * 4, seed=number)
-    td = env.reset(instances)
-    reward, _, actions = rollout(env, td, random_policy)
-    improved = env.local_search(td, actions)
-    assert (env.get_reward(td, improved, check_solution=True) >= reward).all()
-    for b, own in enumerate(improved.tolist()):
-        value = weight_of(instances[b], own)
-        for place, new in itertools.product(range(number), set(range(7)) - set(own)):
-            swapped = [new if i == place else old for i, old in enumerate(own)]
-            assert weight_of(instances[b], swapped) <= value
 
 
 def test_local_search_compiled_and_plain_agree():
