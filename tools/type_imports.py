@@ -16,16 +16,11 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from rl4co.core.lazy import declared_names
+from rl4co.core.registry import ENVS
 
 ROOT = Path(__file__).resolve().parents[1]
 #: Packages that offer what their sub-packages declare in `__all__`.
-PACKAGES = (
-    "rl4co.envs.eda",
-    "rl4co.envs.graph",
-    "rl4co.envs.routing",
-    "rl4co.envs.scheduling",
-    "rl4co.models.zoo",
-)
+PACKAGES = (*ENVS.packages, "rl4co.models.zoo")
 HEAD = "if TYPE_CHECKING:\n"
 
 
