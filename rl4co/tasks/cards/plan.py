@@ -18,6 +18,8 @@ from rl4co.tasks.methods import ANTS, IMPROVE
 
 SIZES = (20, 50, 100, 200)
 DISTRIBUTIONS = ("uniform", "cluster", "mixed", "gaussian_mixture")
+#: Settings of distributions that have no defaults.
+_SETTINGS = {"gaussian_mixture": {"loc_num_modes": 3, "loc_cdist": 10}}
 #: Jobs and machines of shops.
 SHOPS: Mapping[str, Sequence[tuple[int, int]]] = {
     "jssp": ((6, 6), (10, 10), (15, 15), (20, 20)),
@@ -120,7 +122,8 @@ def card_sets(
             found.append(make(size, "", params))
             continue
         for kind in distributions:
-            found.append(make(size, kind, {**params, "loc_distribution": kind}))
+            settings = {**params, "loc_distribution": kind, **_SETTINGS.get(kind, {})}
+            found.append(make(size, kind, settings))
     if variants:
         from rl4co.envs.routing.mtvrp.variants import VARIANTS
 
