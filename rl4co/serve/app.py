@@ -107,9 +107,12 @@ def _add_error_handlers(app: FastAPI) -> None:
         if first["type"] == "json_invalid":
             text = first.get("ctx", {}).get("error", first["msg"])
             return answer(422, f"expected JSON, got: {text}; correct the request")
+        field = ".".join(place) or None
+        if first["type"] == "value_error":  # raised by the library
+            return answer(422, str(first["ctx"]["error"]), field)
         message = f"expected a valid request, got: {first['msg']}"
-        where = f" ({'.'.join(place)})" if place else ""
-        return answer(422, f"{message}{where}; see /api/openapi.json", ".".join(place) or None)
+        where = f" ({field})" if field else ""
+        return answer(422, f"{message}{where}; see /api/openapi.json", field)
 
     @app.exception_handler(Exception)
     async def failure(request: Request, error: Exception) -> JSONResponse:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
@@ -10,8 +12,8 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 MAX_DEPTH = 6
 
 
-def _require_shallow(instance: dict[str, Any]) -> dict[str, Any]:
-    """The instance; raises if it is nested so deep that nothing could handle it."""
+def _check_values(instance: dict[str, Any]) -> dict[str, Any]:
+    """The instance; raises if it is nested too deep, or if responses could not have its values."""
     level: list[Any] = [instance]
     for _ in range(MAX_DEPTH):
         level = [
@@ -22,13 +24,21 @@ def _require_shallow(instance: dict[str, Any]) -> dict[str, Any]:
         ]
     if level:
         raise ValueError(f"expected at most {MAX_DEPTH} lists in each other, got more")
+    for key, value in instance.items():
+        try:
+            json.dumps({key: value}, allow_nan=False, ensure_ascii=False).encode()
+        except UnicodeEncodeError:
+            raise ValueError(f"expected text, got half of a character in {key!a:.60}") from None
+        except ValueError:
+            message = f"{key}: expected finite numbers, got NaN or infinity; correct the instance"
+            raise ValueError(message) from None
     return instance
 
 
 #: An instance as `rl4co solve` reads it from JSON: keys with lists of one entry per node.
 Instance = Annotated[
     dict[str, Any],
-    AfterValidator(_require_shallow),
+    AfterValidator(_check_values),
     Field(examples=[{"coordinates": [[0, 0], [3, 0], [3, 4]]}]),
 ]
 Name = Annotated[str, Field(min_length=1, max_length=200)]

@@ -172,6 +172,10 @@ FAULTS: dict[str, tuple[str, Any, int, str]] = {
             "finite numbers"),
     "infinite": ("/solve", b'{"instance": {"coordinates": [[1e999, 0], [1, 1]]}, "methods": '
                  b'[{"kind": "solver", "name": "ils"}]}', 422, "finite numbers"),
+    "infinite value": ("/solve", b'{"instance": {"coordinates": [[0, 0]], "best_known": 1e999}, '
+                       b'"methods": [{"kind": "solver", "name": "ils"}]}', 422, "best_known: exp"),
+    "half a character": ("/solve", {"instance": {**TSP, "name": "\ud800"}, "methods": ILS}, 422,
+                         "half of a character"),
     "huge": ("/solve", {"instance": {"coordinates": [[0, 0]] * 300}, "methods": ILS}, 413, "200"),
     "machines": ("/solve", {"instance": {"jobs": [[[500, 1]]]}, "methods": ILS}, 413, "200"),
     "large": ("/solve", b"[" + b"1," * 5_000_000 + b"1]", 413, "bytes"),
