@@ -5,37 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 from rl4co.envs.cases import Case
+from rl4co.envs.routing.cvrp.cases import CORNERS, NAN, ONE, THIRTIETHS
+from rl4co.envs.routing.cvrp.cases import ONE_WAY as MATRIX
 
-NAN = float("nan")
 ALL = "every demand is delivered"
 
-# The corners of a 3 x 4 rectangle with the depot in the origin: 0-1 and 2-3 are 3, 1-2 and 3-0 are
-# 4, both diagonals 0-2 and 1-3 are 5.
-CORNERS: dict[str, Any] = {
-    "depot": [0.0, 0.0],
-    "locs": [[3.0, 0.0], [3.0, 4.0], [0.0, 4.0]],
-    "capacity": [8.0],
-}
 # 6 + 6 + 4 of 8: two full vehicles, if the second customer is shared.
-SHARED: dict[str, Any] = {**CORNERS, "demand": [0.75, 0.75, 0.5]}
+SHARED: dict[str, Any] = {**CORNERS, "capacity": [8.0], "demand": [0.75, 0.75, 0.5]}
 # Demands in the original units; a vehicle carries 10 of them.
 RAW: dict[str, Any] = {**CORNERS, "demand": [7.0, 6.0, 7.0], "vehicle_capacity": [10.0]}
-# Customers on a line. 2 + 4 + 4 + 5 + 7 + 8 = 30, but the float32 fractions add up to more than 1.
-THIRTIETHS: dict[str, Any] = {
-    "depot": [0.0, 0.0],
-    "locs": [[float(x), 0.0] for x in range(1, 7)],
-    "demand": [units / 30 for units in (2, 4, 4, 5, 7, 8)],
-    "capacity": [30.0],
-}
 # Depot and two customers; 0 → 1 → 2 → 0 costs 1 + 3 + 4, 0 → 2 → 0 costs 2 + 4.
-ONE_WAY: dict[str, Any] = {
-    "cost_matrix": [[0.0, 1.0, 2.0], [10.0, 0.0, 3.0], [4.0, 20.0, 0.0]],
-    "demand": [0.5, 0.75],
-    "capacity": [4.0],
-}
-ONE: dict[str, Any] = {
-    "depot": [1.0, 1.0], "locs": [[1.0, 3.5]], "demand": [1.0], "capacity": [9.0],
-}  # fmt: skip
+ONE_WAY: dict[str, Any] = {**MATRIX, "demand": [0.5, 0.75]}
 
 CASES = (
     # 6 and 2 of the shared 6, then the other 4 and 4.

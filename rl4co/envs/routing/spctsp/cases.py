@@ -5,28 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 from rl4co.envs.cases import Case
+from rl4co.envs.routing.pctsp.cases import CORNERS as CERTAIN
+from rl4co.envs.routing.pctsp.cases import ENOUGH, HOME, NAN, ONCE
+from rl4co.envs.routing.pctsp.cases import ONE_WAY as MATRIX
 
-NAN = float("nan")
-ONCE = "no customer is visited twice"
-HOME = "the tour ends with the return to the depot"
-ENOUGH = "the tour collects prize_required or visits every customer"
-
-# The corners of a 3 x 4 rectangle with the depot in the origin: 0-1 and 2-3 are 3, 1-2 and 3-0 are
-# 4, both diagonals 0-2 and 1-3 are 5. What is expected has nothing to do with what is earned.
-CORNERS: dict[str, Any] = {
-    "depot": [0.0, 0.0],
-    "locs": [[3.0, 0.0], [3.0, 4.0], [0.0, 4.0]],
-    "deterministic_prize": [0.5, 0.5, 0.5],
-    "stochastic_prize": [0.0, 1.0, 0.5],
-    "penalty": [1.0, 2.0, 4.0],
-}
+# What is expected has nothing to do with what is earned.
+CORNERS: dict[str, Any] = {**CERTAIN, "deterministic_prize": [0.5, 0.5, 0.5]}
 UNLUCKY: dict[str, Any] = {**CORNERS, "stochastic_prize": [0.125, 0.25, 0.5]}
-# Depot and two customers; 0 → 1 → 2 → 0 costs 1 + 3 + 4.
 ONE_WAY: dict[str, Any] = {
-    "cost_matrix": [[0.0, 1.0, 2.0], [10.0, 0.0, 3.0], [4.0, 20.0, 0.0]],
+    **MATRIX,
     "deterministic_prize": [0.5, 0.5],
     "stochastic_prize": [0.5, 0.5],
-    "penalty": [7.0, 5.0],
 }
 
 CASES = (
