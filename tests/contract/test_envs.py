@@ -140,7 +140,9 @@ def state_table(env_cls: type[RL4COEnvBase]) -> dict[str, tuple[str, list[str]]]
     text = inspect.cleandoc(env_cls.__doc__ or "")
     section = re.search(r"^State:\n((?:[ \t]+.*\n|\n)*)", text, re.MULTILINE)
     assert section, f"expected a section 'State:' in the docstring of {env_cls.__name__}"
-    table = {}
+    named = re.search(r"^ +That of the :class:`(\w+)`", section[1])
+    bases = {cls.__name__: cls for cls in env_cls.__mro__}
+    table = dict(state_table(bases[named[1]])) if named else {}
     for line in section[1].splitlines():
         cells = [cell.strip().strip("`") for cell in line.strip().strip("|").split("|")]
         if len(cells) >= 4 and cells[0] != "key" and set(cells[0]) != {"-"}:

@@ -36,19 +36,13 @@ class CVRPMVCEnv(CVRPEnv):
     latter kind may need more than K vehicles; solutions with up to K are always valid.
 
     State:
+        That of the :class:`CVRPEnv`, and:
+
         | key | dtype | shape | meaning |
         |---|---|---|---|
-        | `locs` | float32 | `[*B, N, 2]` | coordinates, depot first |
-        | `demand` | float32 | `[*B, N]` | demand, 0 for the depot |
-        | `capacity` | float32 | `[*B, 1]` | capacity in the original units |
-        | `vehicle_capacity` | float32 | `[*B, 1]` | capacity in the units of `demand` |
-        | `used_capacity` | float32 | `[*B, 1]` | load on the current route |
         | `demand_remaining` | float32 | `[*B, 1]` | demand of the customers not yet visited |
         | `max_vehicle` | float32 | `[*B, 1]` | number K of vehicles |
         | `vehicles_used` | int64 | `[*B, 1]` | vehicles sent out, the current one included |
-        | `visited` | bool | `[*B, N]` | nodes visited so far |
-        | `current_node` | int64 | `[*B]` | last node visited (starts at the depot, 0) |
-        | `i` | int64 | `[*B, 1]` | number of steps taken |
         | `action_mask` | bool | `[*B, N]` | customers that fit; the depot unless that is early |
 
     Constraints:

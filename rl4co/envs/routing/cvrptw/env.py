@@ -38,22 +38,16 @@ class CVRPTWEnv(CVRPEnv):
     times if it is the only matrix.
 
     State:
+        That of the :class:`CVRPEnv`, and:
+
         | key | dtype | shape | meaning |
         |---|---|---|---|
-        | `locs` | float32 | `[*B, N, 2]` | coordinates, depot first |
-        | `demand` | float32 | `[*B, N]` | demand, 0 for the depot |
-        | `capacity` | float32 | `[*B, 1]` | capacity in the original units |
-        | `vehicle_capacity` | float32 | `[*B, 1]` | capacity in the units of `demand` |
-        | `used_capacity` | float32 | `[*B, 1]` | load on the current route |
         | `durations` | float32 | `[*B, N]` | service times, 0 for the depot |
         | `time_windows` | float32 | `[*B, N, 2]` | first and last time to begin the service |
         | `horizon` | float32 | `[*B, 1]` | time at which the depot closes |
         | `latest_arrival` | float32 | `[*B, N]` | last arrival in time, also for the way back |
         | `current_time` | float32 | `[*B, 1]` | time at which the vehicle leaves the last node |
         | `arrival` | float32 | `[*B, N]` | arrival at each node if it is visited next |
-        | `visited` | bool | `[*B, N]` | nodes visited so far |
-        | `current_node` | int64 | `[*B]` | last node visited (starts at the depot, 0) |
-        | `i` | int64 | `[*B, 1]` | number of steps taken |
         | `action_mask` | bool | `[*B, N]` | customers that fit in load and time; the depot |
 
     Constraints:

@@ -30,18 +30,7 @@ class SPCTSPEnv(PCTSPEnv):
     look at `expected_prize` and at what has been collected, never at `real_prize`.
 
     State:
-        | key | dtype | shape | meaning |
-        |---|---|---|---|
-        | `locs` | float32 | `[*B, N, 2]` | coordinates, depot first |
-        | `expected_prize` | float32 | `[*B, N]` | prize known in advance, 0 for the depot |
-        | `real_prize` | float32 | `[*B, N]` | prize that a visit earns, 0 for the depot |
-        | `penalty` | float32 | `[*B, N]` | cost of leaving a customer out, 0 for the depot |
-        | `prize_required` | float32 | `[*B, 1]` | prize that a tour must collect |
-        | `cur_total_prize` | float32 | `[*B, 1]` | prize collected so far |
-        | `visited` | bool | `[*B, N]` | nodes visited so far |
-        | `current_node` | int64 | `[*B]` | last node visited (starts at the depot, 0) |
-        | `i` | int64 | `[*B, 1]` | number of steps taken |
-        | `action_mask` | bool | `[*B, N]` | unvisited customers; the depot with enough prize |
+        That of the :class:`PCTSPEnv`.
 
     Constraints:
         No customer is visited twice; the tour ends with the return to the depot; it collects

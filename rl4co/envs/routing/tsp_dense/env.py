@@ -20,14 +20,7 @@ class DenseRewardTSPEnv(TSPEnv):
     TSP's reward, so both environments have the same best solutions.
 
     State:
-        | key | dtype | shape | meaning |
-        |---|---|---|---|
-        | `locs` | float32 | `[*B, N, 2]` | coordinates |
-        | `first_node` | int64 | `[*B]` | first node of the tour (0 before the first step) |
-        | `current_node` | int64 | `[*B]` | last node visited (0 before the first step) |
-        | `available` | bool | `[*B, N]` | nodes not visited yet; at the end, the last one |
-        | `i` | int64 | `[*B, 1]` | number of nodes visited |
-        | `action_mask` | bool | `[*B, N]` | the available nodes |
+        That of the :class:`TSPEnv`.
 
     Constraints:
         Every node is visited exactly once.
