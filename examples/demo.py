@@ -3,8 +3,9 @@
     make demo                                  (about three minutes on two cores)
     python examples/demo.py --seconds 30       (for the impatient)
 
-An Attention Model learns by POMO, from nothing but the lengths of its own tours. The results are a
-table on the terminal and two plots, `demo/tours.png` and `demo/learning_curve.png`.
+First a model that comes with the library plans a tour of Europe's capitals. Then an Attention Model
+learns by POMO, from nothing but the lengths of its own tours. The results are a table on the terminal
+and three plots: `demo/capitals.png`, `demo/tours.png` and `demo/learning_curve.png`.
 """
 
 from __future__ import annotations
@@ -25,9 +26,12 @@ from rich.progress import BarColumn, Progress, TextColumn
 from rich.table import Table
 
 from rl4co.core.errors import MissingDependencyError
+from rl4co.data.formats import read_instance
 from rl4co.envs import TSPEnv, TSPGenerator
 from rl4co.models import POMO, AttentionModelPolicy
+from rl4co.tasks.approaches import ByModel
 from rl4co.tasks.eval import evaluate_policy
+from rl4co.tasks.solve import plot
 from rl4co.utils import RL4COTrainer
 
 STEPS_PER_EPOCH = 10
@@ -35,8 +39,23 @@ BATCH_SIZE = 64
 #: Share of the time after which the learning rate is divided by ten.
 DECAY_AT = 0.75
 NEAREST, LKH = "nearest neighbour", "optimal (LKH)"
+CAPITALS = Path(__file__).with_name("capitals.csv")
 
 console = Console()
+
+
+def solve_capitals(path: Path) -> None:
+    """Plans a tour through the cities of a file with a pretrained model, and draws it."""
+    instance = read_instance(CAPITALS)
+    solve = ByModel.load("pomo-tsp50", "multistart_greedy_augment_dihedral_8")
+    start = time.perf_counter()
+    answer = solve(instance)
+    seconds, length = time.perf_counter() - start, instance.objective(answer.solution)
+    console.print(
+        f"{instance.size} capitals: a tour of {length:,.0f} km in {seconds:.2f} s by pomo-tsp50",
+        highlight=False,
+    )
+    plot(instance, answer.solution, f"{instance.size} capitals, {length:,.0f} km").savefig(path)
 
 
 class LearningCurve(Callback):
@@ -249,6 +268,7 @@ def main() -> None:
     torch.manual_seed(args.seed)
     args.out.mkdir(parents=True, exist_ok=True)
 
+    solve_capitals(args.out / "capitals.png")
     env = TSPEnv(TSPGenerator(num_loc=args.num_loc))
     validation = env.dataset(200, phase="val").data
     test = env.dataset(args.instances, phase="test").data
@@ -262,7 +282,8 @@ def main() -> None:
     print_table(rows, args.instances, args.num_loc)
     draw_tours(env, test, tours, args.out / "tours.png")
     draw_curve(curve.points, levels, args.out / "learning_curve.png")
-    console.print(f"plots: {args.out}/tours.png, {args.out}/learning_curve.png", highlight=False)
+    plots = ("capitals", "tours", "learning_curve")
+    console.print("plots:", *(f"{args.out}/{name}.png" for name in plots), highlight=False)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ REPOSITORY = Path(__file__).resolve().parents[3]
 
 
 def test_demo(tmp_path: Path):
-    """A second of training, the table, and two plots that are images."""
+    """A pretrained model, a second of training, the table, and three plots that are images."""
     path = os.pathsep.join(filter(None, [str(REPOSITORY), os.environ.get("PYTHONPATH")]))
     result = subprocess.run(
         [sys.executable, str(REPOSITORY / "examples" / "demo.py"), "--seconds", "1",
@@ -26,5 +26,6 @@ def test_demo(tmp_path: Path):
     )  # fmt: skip
     assert result.returncode == 0, result.stderr
     assert "nearest neighbour" in result.stdout and "model, greedy" in result.stdout
-    for name in ("tours.png", "learning_curve.png"):
+    assert "capitals: a tour of" in result.stdout
+    for name in ("capitals.png", "tours.png", "learning_curve.png"):
         assert (tmp_path / "demo" / name).read_bytes().startswith(b"\x89PNG")
