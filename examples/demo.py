@@ -4,8 +4,8 @@
     python examples/demo.py --seconds 30       (for the impatient)
 
 First a model that comes with the library plans a tour of Europe's capitals. Then an Attention Model
-learns by POMO, from nothing but the lengths of its own tours. The results are a table on the terminal
-and three plots: `demo/capitals.png`, `demo/tours.png` and `demo/learning_curve.png`.
+learns by POMO, from nothing but the lengths of its own tours. The results are a table on the
+terminal and three plots: `demo/capitals.png`, `demo/tours.png` and `demo/learning_curve.png`.
 """
 
 from __future__ import annotations
