@@ -105,8 +105,11 @@ env.render(td, actions, ax=axes[1]);
 #
 # ```bash
 # rl4co train experiment=routing/am env=cvrp env.generator_params.num_loc=20
-# rl4co eval my-policy --method multistart_greedy --solver ils
+# rl4co eval logs/train/runs/DATE/checkpoints/last.ckpt --method multistart_greedy --solver ils
 # ```
+#
+# `rl4co train` prints the folder of its run at the end. `rl4co eval` accepts a checkpoint, a folder of
+# `save_pretrained`, or the name of a model.
 #
 # ## Where to go next
 #

@@ -86,7 +86,9 @@ def run(cfg: DictConfig) -> tuple[dict[str, float], dict[str, Any]]:
     metrics: dict[str, float] = {}
     if cfg.get("train", True):
         resumed = cfg.get("ckpt_path")
-        log.info(f"Training {type(model).__name__} on {env.name} from {resumed or 'scratch'}")
+        named = cfg.model.get("policy")
+        start = resumed or (named if isinstance(named, str) else "scratch")
+        log.info(f"Training {type(model).__name__} on {env.name} from {start}")
         trainer.fit(model, ckpt_path=resumed)
         metrics.update(_values(trainer))
         _log_best(trainer)
