@@ -81,10 +81,7 @@ def test_solutions_are_written_and_read(tmp_path: Path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (
-            SMALL.replace(" 2 1 3\n", ""),
-            r"expected 5 edges that connect 4 vertices, got 4; .*trunc",
-        ),
+        (SMALL.replace(" 2 1 3\n", ""), r"expected 5 edges that connect 4 vertices, got 4"),
         (" 4 5 2\n", "expected 5 edges that connect 4 vertices, got 0"),
         (SMALL.replace(" 2 1 3", " 2 1"), "line 6: expected two vertices"),
         (SMALL.replace(" 2 1 3", " 2 5 3"), "line 6: expected two vertices from 1 to 4"),

@@ -420,26 +420,11 @@ FAULTS = {
     "truncated coordinates": (TSP, "4 4 0\nEOF\n", "", r"NODE_COORD_SECTION"),
     "no section": (TSP, TSP[TSP.index("NODE") :], "", "expected a NODE_COORD_SECTION, got none"),
     "half a line": (TSP, "4 4 0\nEOF\n", "4 4", r"line 10, NODE_COORD_SECTION"),
-    "larger dimension": (
-        TSP,
-        "DIMENSION : 4",
-        "DIMENSION : 5",
-        "expected 5 nodes, as DIMENSION says, got 4",
-    ),
-    "smaller dimension": (
-        TSP,
-        "DIMENSION : 4",
-        "DIMENSION : 3",
-        "expected 3 nodes, as DIMENSION says, got 4",
-    ),
+    "larger dimension": (TSP, "DIMENSION : 4", "DIMENSION : 5", "expected 5 nodes,.* got 4"),
+    "smaller dimension": (TSP, "DIMENSION : 4", "DIMENSION : 3", "expected 3 nodes,.* got 4"),
     "no dimension": (TSP, "DIMENSION : 4\n", "", "expected a line 'DIMENSION : ...', got none"),
     "dimension as text": (TSP, "DIMENSION : 4", "DIMENSION : four", r"line 4, DIMENSION"),
-    "dimension as fraction": (
-        TSP,
-        "DIMENSION : 4",
-        "DIMENSION : 4.5",
-        "a positive whole number, got '4.5'",
-    ),
+    "dimension as fraction": (TSP, "DIMENSION : 4", "DIMENSION : 4.5", "whole number, got '4.5'"),
     "type of distance": (TSP, "EUC_2D", "EUC_4D", r"line 5, EDGE_WEIGHT_TYPE"),
     "no type of distance": (TSP, "EDGE_WEIGHT_TYPE : EUC_2D\n", "", "EDGE_WEIGHT_TYPE"),
     "word for a number": (TSP, "3 4 3", "3 4 three", r"line 9, NODE_COORD_SECTION"),
@@ -459,12 +444,7 @@ FAULTS = {
     # CVRPLIB
     "no depot": (VRP, "DEPOT_SECTION\n 1\n -1\n", "", "expected a DEPOT_SECTION, got none"),
     "empty list of depots": (VRP, " 1\n -1\n", " -1\n", r"DEPOT_SECTION"),
-    "two depots": (
-        VRP,
-        " 1\n -1\n",
-        " 1\n 2\n -1\n",
-        r"expected one depot, got 2 \(1 2\); .*not supported",
-    ),
+    "two depots": (VRP, " 1\n -1\n", " 1\n 2\n -1\n", r"one depot, got 2 \(1 2\); .*not sup"),
     "unknown depot": (VRP, " 1\n -1\n", " 9\n -1\n", r"line 18, DEPOT_SECTION"),
     "no capacity": (VRP, "CAPACITY : 5\n", "", "CAPACITY"),
     "two capacities": (VRP, "CAPACITY : 5", "CAPACITY : 5 6", "CAPACITY: .* heterogeneous fleets"),
@@ -472,18 +452,8 @@ FAULTS = {
     "fleet in the type": (VRP, "TYPE : CVRP", "TYPE : HFVRP", "TYPE: .*heterogeneous fleets"),
     "capacity of 0": (VRP, "CAPACITY : 5", "CAPACITY : 0", "expected a positive capacity, got 0"),
     "demand missing": (VRP, "4 4\nDEPOT", "DEPOT", r"DEMAND_SECTION"),
-    "demand of an unknown node": (
-        VRP,
-        "\n4 4\nDEPOT",
-        "\n7 4\nDEPOT",
-        "the nodes of the other sections, got node 7",
-    ),
-    "demand of the depot": (
-        VRP,
-        "\n1 0\n2 2",
-        "\n1 5\n2 2",
-        "a depot without demand, got 5 for node 1",
-    ),
+    "demand of an unknown node": (VRP, "\n4 4\nDEPOT", "\n7 4\nDEPOT", "got node 7"),
+    "demand of the depot": (VRP, "\n1 0\n2 2", "\n1 5\n2 2", "without demand, got 5 for node 1"),
     "no demands": (
         VRP,
         VRP[VRP.index("DEMAND") : VRP.index("DEPOT")],
@@ -491,18 +461,8 @@ FAULTS = {
         "expected a DEMAND_SECTION",
     ),
     # Solomon
-    "no customers": (
-        SOLOMON,
-        SOLOMON[SOLOMON.index("CUSTOMER") :],
-        "",
-        "expected a table CUSTOMER, got none",
-    ),
-    "no vehicles": (
-        SOLOMON,
-        "  2          50\n",
-        "",
-        "VEHICLE: expected the number of vehicles and their capacity",
-    ),
+    "no customers": (SOLOMON, SOLOMON[SOLOMON.index("CUSTOMER") :], "", "CUSTOMER, got none"),
+    "no vehicles": (SOLOMON, "  2          50\n", "", "VEHICLE: expected the number of vehicles"),
     "nothing after the heading": (
         SOLOMON,
         SOLOMON[SOLOMON.index("    0 ") :],
@@ -522,21 +482,11 @@ FAULTS = {
     # Tsiligirides and Chao
     "team": (CHAO, "10\t1", "10\t3", "line 1"),
     "score missing": (CHAO, "3 0 2\n", "3 0\n", "line 5"),
-    "no points": (
-        CHAO,
-        "3 4 5\n3 0 2\n",
-        "",
-        "expected a start, an end and other points, got 2 points",
-    ),
+    "no points": (CHAO, "3 4 5\n3 0 2\n", "", "expected a start, an end and other points, got 2"),
     # TSPPDLIB
     "no depot pair": (TSPPD, "+0 -0\n+1", "+0 -1\n+1", "expected every node in one pair"),
     "unknown partner": (TSPPD, "+2 -2\nEOF", "+2 -7\nEOF", r"line 24, PRECEDENCE_SECTION"),
-    "other depot": (
-        TSPPD,
-        "+0 -0\n+1 -1\n",
-        "+1 -0\n+0 -1\n",
-        r"expected the pair '\+0 -0' of the depot, got none",
-    ),
+    "other depot": (TSPPD, "+0 -0\n+1 -1\n", "+1 -0\n+0 -1\n", r"expected the pair '\+0 -0' of"),
     # Li and Lim
     "no partner": (LILIM, "1 1 0\n", "1 0 0\n", "line 3"),
     "columns of Li and Lim": (LILIM, "60 1 1 0", "60 1 1", "expected 9 numbers, got 8|TSPLIB"),

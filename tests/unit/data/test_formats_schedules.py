@@ -241,10 +241,7 @@ def test_values_and_words():
             (((2, 0), (0, 4), (1, 8)), BEST[1]),
             "has ended (job 0, operation 1: a start at 4, before 5)",
         ),
-        (
-            (BEST[0], ((1, 0), (2, 4), (0, 11))),
-            "machine 2: job 1, operation 1 at 4, while job 0, operation 0 runs until 5",
-        ),
+        ((BEST[0], ((1, 0), (2, 4), (0, 11))), "machine 2: job 1, operation 1 at 4, while job 0"),
     ],
 )
 def test_violations(schedule: Any, message: str):
@@ -341,10 +338,7 @@ ENDS = TWO.record(BEST)["schedule"]
         ({"schedule": [[{"machine": 2, "start": 0.5}]]}, "as whole numbers, got"),
         ({"schedule": [[{"machine": 2, "start": True}]]}, "as whole numbers, got"),
         ({"schedule": operations(BEST[:1])}, "every operation is scheduled once, got 1 of 2 jobs"),
-        (
-            {"schedule": operations((BEST[0], ((1, 0), (2, 4), (0, 11))))},
-            "a schedule of two in which a machine runs one operation at a time, got machine 2",
-        ),
+        ({"schedule": operations((BEST[0], ((1, 0), (2, 4), (0, 11))))}, "machine 2"),
         (
             {"schedule": [[{**ENDS[0][0], "end": 6}, *ENDS[0][1:]], ENDS[1]]},
             "takes its processing time, got job 0, operation 0: an end at 6, not 5",
