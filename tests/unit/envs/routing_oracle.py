@@ -78,3 +78,13 @@ def first_violation(env: Any, td: TensorDict, actions: Sequence[int]) -> str | N
     except InvalidSolutionError as error:
         return error.constraint
     return None
+
+
+def count_steps(env: Any, td: TensorDict, last: bool = False) -> tuple[int, tuple[int, int]]:
+    """Steps of the first (or last) allowed actions until all are done, and the bounds on them."""
+    state, steps = env.reset(td), 0
+    while not state["done"].all():
+        mask = state["action_mask"].int()
+        action = mask.shape[-1] - 1 - mask.flip(-1).argmax(-1) if last else mask.argmax(-1)
+        state, steps = env.step(state.set("action", action))["next"], steps + 1
+    return steps, env.step_bounds(dict(state.items()))

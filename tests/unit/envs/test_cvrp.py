@@ -15,12 +15,13 @@ from hypothesis import strategies as st
 from tensordict import TensorDict
 
 from rl4co.core.rng import derive_generator
-from rl4co.envs import CVRPEnv, CVRPGenerator
+from rl4co.envs import CVRPEnv, CVRPGenerator, SDVRPEnv
 from rl4co.envs.contract.evidence import record_episode
 from tests.unit.envs.routing_oracle import (
     all_routes,
     allowed_solutions,
     as_actions,
+    count_steps,
     euclidean,
     round_trip,
 )
@@ -203,9 +204,10 @@ def test_zero_tolerance_forbids_some_full_vehicles():
         assert td["action_mask"][0, 6].item() is fits
 
 
-def test_capacity_comes_from_the_instance():
+@pytest.mark.parametrize("env_cls", [CVRPEnv, SDVRPEnv])
+def test_capacity_comes_from_the_instance(env_cls: type[CVRPEnv]):
     """Raw demands with their vehicle_capacity are solved like the normalised ones, to the end."""
-    env = CVRPEnv(CVRPGenerator(num_loc=8))
+    env = env_cls(CVRPGenerator(num_loc=8))
     normal = env.generate(5)
     raw = normal.clone()
     raw["demand"] = normal["demand"] * normal["capacity"]
@@ -235,14 +237,9 @@ def test_step_bounds_are_reached(num_loc: int):
     for demand, bound in ((1.0 / num_loc, 0), (1.0, 1)):
         td = env.generate(2)
         td["demand"] = torch.full_like(td["demand"], demand)
-        state = env.reset(td)
-        steps = 0
-        while not state["done"].all():
-            # Customers first: the depot only when nothing else is allowed.
-            action = state["action_mask"].int().flip(-1).argmax(-1)
-            state = env.step(state.set("action", num_loc - action))["next"]
-            steps += 1
-        assert steps == env.step_bounds(dict(state.items()))[bound]
+        # Customers first: the depot only when nothing else is allowed.
+        steps, bounds = count_steps(env, td, last=True)
+        assert steps == bounds[bound]
 
 
 # ---------------------------------------------------------------- bad input

@@ -17,6 +17,7 @@ from tests.unit.envs.routing_oracle import (
     all_routes,
     allowed_solutions,
     as_routes,
+    count_steps,
     euclidean,
     round_trip,
 )
@@ -138,11 +139,8 @@ def test_step_bounds_are_reached(size: int):
     env = MTSPEnv()
     for agents, bound in ((1, 0), (size - 1, 1)):
         instance, _ = random_instance(size, agents, seed=0)
-        td, steps = env.reset(instance.unsqueeze(0)), 0
-        while not td["done"].all():
-            td = env.step(td.set("action", td["action_mask"].int().argmax(-1)))["next"]
-            steps += 1
-        assert steps == env.step_bounds(dict(td.items()))[bound]
+        steps, bounds = count_steps(env, instance.unsqueeze(0))
+        assert steps == bounds[bound]
 
 
 # ---------------------------------------------------------------- generator

@@ -27,6 +27,7 @@ from tests.unit.envs.routing_oracle import (
     allowed_solutions,
     as_actions,
     as_routes,
+    count_steps,
     padded,
 )
 
@@ -396,14 +397,9 @@ def test_step_bounds_are_reached(num_loc: int):
         td = env.generate(2)
         td["demand_linehaul"] = torch.full((2, num_loc + 1), demand)
         td["demand_linehaul"][:, 0] = 0
-        state = env.reset(td)
-        steps = 0
-        while not state["done"].all():
-            # Customers first: the depot only when nothing else is allowed.
-            action = state["action_mask"].int().flip(-1).argmax(-1)
-            state = env.step(state.set("action", num_loc - action))["next"]
-            steps += 1
-        assert steps == env.step_bounds(dict(state.items()))[bound]
+        # Customers first: the depot only when nothing else is allowed.
+        steps, bounds = count_steps(env, td, last=True)
+        assert steps == bounds[bound]
 
 
 # ---------------------------------------------------------------- instances of other kinds

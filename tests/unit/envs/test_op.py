@@ -18,7 +18,13 @@ from rl4co.core.rng import derive_generator
 from rl4co.envs import OPEnv, OPGenerator
 from rl4co.envs.contract.evidence import record_episode
 from rl4co.envs.rendering import MUTED, ROUTE_COLORS
-from tests.unit.envs.routing_oracle import allowed_solutions, distances_of, euclidean, round_trip
+from tests.unit.envs.routing_oracle import (
+    allowed_solutions,
+    count_steps,
+    distances_of,
+    euclidean,
+    round_trip,
+)
 
 
 def make_instance(points: np.ndarray, prize: np.ndarray, max_length: float) -> TensorDict:
@@ -146,14 +152,9 @@ def test_length_differs_between_instances():
 def test_step_bounds_are_reached():
     for max_length, bound in ((0.0, 0), (99.0, 1)):
         env = OPEnv(OPGenerator(num_loc=7, max_length=max_length))
-        state = env.reset(batch_size=3)
-        steps = 0
-        while not state["done"].all():
-            # Customers first: the depot only when nothing else is allowed.
-            action = 7 - state["action_mask"].int().flip(-1).argmax(-1)
-            state = env.step(state.set("action", action))["next"]
-            steps += 1
-        assert steps == env.step_bounds(dict(state.items()))[bound]
+        # Customers first: the depot only when nothing else is allowed.
+        steps, bounds = count_steps(env, env.generate(3), last=True)
+        assert steps == bounds[bound]
 
 
 def test_starts_within_reach_take_turns():

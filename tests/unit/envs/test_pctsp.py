@@ -18,7 +18,13 @@ from rl4co.core.rng import derive_generator
 from rl4co.envs import PCTSPEnv, PCTSPGenerator
 from rl4co.envs.contract.evidence import record_episode
 from rl4co.envs.rendering import ACCENT, MUTED, ROUTE_COLORS
-from tests.unit.envs.routing_oracle import allowed_solutions, distances_of, euclidean, round_trip
+from tests.unit.envs.routing_oracle import (
+    allowed_solutions,
+    count_steps,
+    distances_of,
+    euclidean,
+    round_trip,
+)
 
 
 def random_instance(
@@ -183,11 +189,8 @@ def test_step_bounds_are_reached(required: float, bound: int):
     td = env.generate(2)
     td["deterministic_prize"] = torch.full((2, 5), 0.3)
     td["prize_required"] = torch.full((2,), required)
-    state, steps = env.reset(td), 0
-    while not state["done"].all():
-        state = env.step(state.set("action", state["action_mask"].int().argmax(-1)))["next"]
-        steps += 1
-    assert steps == env.step_bounds(dict(state.items()))[bound]
+    steps, bounds = count_steps(env, td)
+    assert steps == bounds[bound]
 
 
 # ---------------------------------------------------------------- instances

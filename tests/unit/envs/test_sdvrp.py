@@ -164,20 +164,6 @@ def test_strict_float32_leaves_remainders():
     assert 0 < min(rests) < 1e-6
 
 
-def test_units_of_the_instance():
-    """Raw demands with their vehicle_capacity are solved like the normalised ones."""
-    env = SDVRPEnv(CVRPGenerator(num_loc=8))
-    normal = env.generate(5)
-    raw = normal.clone()
-    raw["demand"] = normal["demand"] * normal["capacity"]
-    raw["vehicle_capacity"] = normal["capacity"]
-    episodes = [record_episode(env, td, derive_generator(1)) for td in (normal, raw)]
-    assert all(episode.complete for episode in episodes)
-    assert torch.equal(episodes[0].actions, episodes[1].actions)
-    rewards = [env.get_reward(episode.initial, episode.actions) for episode in episodes]
-    torch.testing.assert_close(*rewards)
-
-
 @pytest.mark.parametrize("num_loc", [1, 2, 5, 9])
 def test_longest_plan_reaches_the_bound(num_loc: int):
     """Demands of 0.9: each vehicle finishes one customer and begins the next."""
