@@ -101,13 +101,15 @@ def evaluate_policy(
         progress: Whether to show a progress bar.
         save_path: File (`.npz`) to which rewards and actions are written.
         options: Settings of the strategy (`epsilon=0.3` for a custom one); of "ants": `n_ants`,
-            `n_iterations` and `max_runtime`; of "improve": `copies` and the arguments of
+            `n_iterations`, `max_runtime`, `beta` and `heuristic` ("distance" in place of the
+            network's weights); of "glop": those of the solver; of "improve": `copies` and the arguments of
             :func:`~rl4co.tasks.improve.improve`; of "active_search", "eas_emb" and "eas_lay": the
             arguments of :func:`~rl4co.tasks.search.search`.
 
     Returns:
         `rewards [num]` and `actions [num, T]` (padded with zeros to a common length) on the CPU,
-        `inference_time` in seconds, and `avg_reward`.
+        `inference_time` in seconds, and `avg_reward`; of "improve" with one batch also `times` in
+        seconds and `incumbents`, the best costs after each step `[T + 1, num]`.
     """
     evaluator = make_evaluator(
         env,
@@ -141,12 +143,16 @@ def evaluate_policy(
     if save_path is not None:
         results = TensorDict({"rewards": rewards, "actions": actions}, batch_size=[len(rewards)])
         save_tensordict_to_npz(results, save_path)
-    return {
+    result = {
         "rewards": rewards,
         "actions": actions,
         "inference_time": inference_time,
         "avg_reward": rewards.mean(),
     }
+    trajectories = getattr(evaluator, "trajectories", ())
+    if len(trajectories) == 1:
+        result["times"], result["incumbents"] = trajectories[0]
+    return result
 
 
 def as_instances(env: RL4COEnvBase, dataset: DatasetLike) -> TensorDictBase:

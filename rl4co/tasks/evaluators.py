@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from rl4co.core.errors import ConfigError, UnknownNameError, UnsupportedError
 from rl4co.core.ops import unbatchify
+from rl4co.core.registry import SOLVERS
 from rl4co.core.rng import derive_generator, derive_seed
 from rl4co.data.augment import StateAugmentation
 from rl4co.decoding.strategies import (
@@ -29,6 +30,7 @@ from rl4co.models.policies.constructive import ConstructivePolicy
 from rl4co.models.policies.improvement import ImprovementPolicy
 from rl4co.tasks.methods import (
     ANTS,
+    GLOP,
     IMPROVE,
     LIBRARY_TYPES,
     EvalMethod,
@@ -38,7 +40,11 @@ from rl4co.tasks.methods import (
 )
 
 #: Options of the method "ants".
-_ANT_OPTIONS = ("n_ants", "n_iterations", "max_runtime")
+_ANT_OPTIONS = ("n_ants", "n_iterations", "max_runtime", "beta", "heuristic")
+#: The heuristic of ants without a network.
+_DISTANCE = "distance"
+#: Smallest distance of two nodes for it.
+_LEAST_DISTANCE = 1e-6
 #: Arguments of `improve` and `search` that `evaluate_policy` passes itself.
 _PASSED = {"policy", "env", "instances", "method", "num_augment", "seed", "progress", "batch_size"}
 
@@ -137,6 +143,8 @@ def make_evaluator(
         )
     if isinstance(known_method, SearchMethod):
         return _SearchEvaluator(env, policy, str(method), options, seed)
+    if method == GLOP:
+        return _PartitionEvaluator(env, policy, options, seed)
     return _AntEvaluator(env, policy, options, seed)
 
 
@@ -210,6 +218,10 @@ class _AntEvaluator:
             )
         _require_known(options, _ANT_OPTIONS, "option of the evaluation method 'ants'")
         self.env, self.policy, self.options, self.seed = env, policy, dict(options), seed
+        if (heuristic := self.options.get("heuristic")) is not None:
+            if heuristic != _DISTANCE:
+                raise UnknownNameError("heuristic of ants", str(heuristic), [_DISTANCE])
+            self.options["heuristic"] = _inverse_distances
 
     def solutions_per_instance(self, td: TensorDictBase) -> int:
         n_ants: Any = self.policy.n_ants
@@ -222,8 +234,42 @@ class _AntEvaluator:
         return out["reward"], out["actions"]
 
 
+def _inverse_distances(td: TensorDictBase) -> Tensor:
+    """One over the distances of all nodes `[B, N, N]`."""
+    return 1.0 / torch.cdist(td["locs"], td["locs"]).clamp_min(_LEAST_DISTANCE)
+
+
+class _PartitionEvaluator:
+    """Divides instances by a policy into tours, which a sub-solver orders."""
+
+    def __init__(
+        self, env: RL4COEnvBase, policy: nn.Module, options: Mapping[str, Any], seed: int
+    ) -> None:
+        if not hasattr(policy, "subprob_solver"):
+            raise UnsupportedError(
+                f"expected a policy that divides instances (GLOP) with the method {GLOP!r}, got "
+                f"{type(policy).__name__}"
+            )
+        accepted = {"max_runtime", *SOLVERS[GLOP].options} - {"policy", "seed", "progress"}
+        _require_known(options, accepted, f"option of the evaluation method {GLOP!r}")
+        self.env, self.policy, self.options, self.seed = env, policy, dict(options), seed
+
+    def solutions_per_instance(self, td: TensorDictBase) -> int:
+        return int(self.options.get("n_samples", 1))
+
+    def __call__(self, instances: TensorDictBase, first: int) -> tuple[Tensor, Tensor]:
+        seed = derive_seed(self.seed, GLOP, first)
+        settings = {"policy": self.policy, "seed": seed, "progress": False, **self.options}
+        actions, costs = self.env.solve(instances, solver=GLOP, **settings)
+        return -costs, actions
+
+
 class _ImprovementEvaluator:
-    """Improves first solutions step by step."""
+    """Improves first solutions step by step.
+
+    Attributes:
+        trajectories: Seconds and best costs after each step `[T + 1, B]`, of each batch.
+    """
 
     def __init__(
         self, env: RL4COEnvBase, policy: nn.Module, options: Mapping[str, Any], seed: int
@@ -240,6 +286,7 @@ class _ImprovementEvaluator:
         _require_known(options, accepted, "option of the evaluation method 'improve'")
         self.env, self.policy, self.options, self.seed = env, policy, dict(options), seed
         self.copies = self.options.pop("copies", 1)
+        self.trajectories: list[tuple[Tensor, Tensor]] = []
 
     def solutions_per_instance(self, td: TensorDictBase) -> int:
         return int(self.copies)
@@ -254,6 +301,7 @@ class _ImprovementEvaluator:
         )
         if result.stopped == "interrupted":
             raise KeyboardInterrupt
+        self.trajectories.append((result.times, result.incumbents))
         return -result.costs, result.actions
 
 

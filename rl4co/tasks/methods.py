@@ -92,10 +92,11 @@ SEARCHES: Mapping[str, SearchMethod] = {
     "eas_lay": SearchMethod("EASLay", "a layer learns for each instance"),
 }
 
-ANTS, IMPROVE = "ants", "improve"
+ANTS, IMPROVE, GLOP = "ants", "improve", "glop"
 SPECIAL_METHODS: Mapping[str, SpecialMethod] = {
     ANTS: SpecialMethod("ant colony guided by the policy (DeepACO, GFACS)"),
     IMPROVE: SpecialMethod("steps of an improvement policy (DACT, N2S, NeuOpt)"),
+    GLOP: SpecialMethod("partition by the policy, tours by a sub-solver (GLOP)"),
 }
 
 #: Ending of a method's name → symmetries; the longest one first.

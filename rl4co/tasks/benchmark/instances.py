@@ -10,6 +10,7 @@ from __future__ import annotations
 import abc
 import glob
 import hashlib
+import json
 import os
 import re
 
@@ -152,15 +153,25 @@ class TensorEntry(Entry):
         td: The instance, as a batch of one.
         env: Environment.
         size: Number of nodes.
+        settings: Arguments with which the environment was made.
     """
 
-    def __init__(self, name: str, td: TensorDictBase, env: RL4COEnvBase, size: int) -> None:
+    def __init__(
+        self,
+        name: str,
+        td: TensorDictBase,
+        env: RL4COEnvBase,
+        size: int,
+        settings: Mapping[str, Any] = MappingProxyType({}),
+    ) -> None:
         self.name, self.problem, self.size = name, env.name, size
         self.maximize = env.maximizes
         self.td = td
         self.env = env
         arrays = [(key, td[key].contiguous().numpy()) for key in sorted(td.keys())]
-        parts = (f"{key}{a.dtype}{a.shape}".encode() + a.tobytes() for key, a in arrays)
+        parts = [f"{key}{a.dtype}{a.shape}".encode() + a.tobytes() for key, a in arrays]
+        if settings:
+            parts.append(json.dumps(dict(settings), sort_keys=True).encode())
         self.fingerprint = _digest(b"env", env.name.encode(), *parts)
 
     def for_solver(self) -> tuple[RL4COEnvBase, TensorDict]:
@@ -249,13 +260,14 @@ def load_set(source: Source) -> InstanceSet:
     """Reads or generates a set of instances."""
     if isinstance(source, FileSource):
         return InstanceSet(source.name, list(_read_files(source)), uniform=False)
-    env: RL4COEnvBase = get_env(source.env)
     if isinstance(source, DataSource):
+        env: RL4COEnvBase = get_env(source.env)
         return _tensor_set(source.name, env, env.load_data(source.data)[: source.limit])
     instances = generate_env_data(
         source.env, source.size, seed=source.seed, generator_params=source.params
     )
-    return _tensor_set(source.name, env, instances)
+    env = get_env(source.env, **source.settings)
+    return _tensor_set(source.name, env, instances, source.settings)
 
 
 def _read_files(source: FileSource) -> Iterator[Entry]:
@@ -309,13 +321,18 @@ def _natural(path: Path) -> list[tuple[int, str]]:
     return [(int(word), "") if word.isdigit() else (-1, word) for word in words]
 
 
-def _tensor_set(name: str, env: RL4COEnvBase, instances: TensorDictBase) -> InstanceSet:
+def _tensor_set(
+    name: str,
+    env: RL4COEnvBase,
+    instances: TensorDictBase,
+    settings: Mapping[str, Any] = MappingProxyType({}),
+) -> InstanceSet:
     num = instances.batch_size[0]
     first = env.reset(instances[:1])
     size = int(first["action_mask"].shape[-1])
     width = len(str(num - 1))
     entries = [
-        TensorEntry(f"{index:0{width}d}", instances[index : index + 1], env, size)
+        TensorEntry(f"{index:0{width}d}", instances[index : index + 1], env, size, settings)
         for index in range(num)
     ]
     return InstanceSet(name, entries, uniform=True)

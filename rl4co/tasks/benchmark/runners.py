@@ -16,7 +16,7 @@ import time
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from tensordict import TensorDict
 from torch import Tensor, nn
@@ -43,7 +43,7 @@ from rl4co.tasks.benchmark.spec import (
 from rl4co.tasks.benchmark.store import Result
 from rl4co.tasks.evaluate import evaluate_policy
 from rl4co.tasks.load import find_device, load_policy
-from rl4co.tasks.methods import IMPROVE
+from rl4co.tasks.methods import GLOP, IMPROVE
 from rl4co.tasks.metrics import Incumbents, per_instance_time
 
 #: Longest text of an error that is kept.
@@ -172,6 +172,22 @@ def _value_of(entry: Entry, cost: float, last_cost: float, last_value: float) ->
     return value if entry.decimals is None else round(value, entry.decimals)
 
 
+class _Pass(NamedTuple):
+    """Solutions of a batch.
+
+    Attributes:
+        seconds: Time per instance until they were there.
+        actions: The solutions `[B, T]`.
+        times: Times per instance of earlier ones `[P]`, where the method reports them.
+        costs: Their costs `[P, B]`, the last ones being those of `actions`.
+    """
+
+    seconds: float
+    actions: Tensor
+    times: Sequence[float]
+    costs: Tensor
+
+
 class PolicyRunner(Runner):
     """Decodes a policy, batch by batch.
 
@@ -213,23 +229,31 @@ class PolicyRunner(Runner):
                 return [self._failure(entries[0], error)]
             return [result for entry in entries for result in self.run([entry])]
         return [
-            self._result_of(entry, problem, [(at, actions[row]) for at, actions in solutions])
-            for row, entry in enumerate(entries)
+            self._result_of(entry, problem, row, solutions) for row, entry in enumerate(entries)
         ]
 
     def _result_of(
-        self, entry: Entry, problem: str, solutions: Sequence[tuple[float, Tensor]]
+        self, entry: Entry, problem: str, row: int, solutions: Sequence[_Pass]
     ) -> Result:
         try:
-            evaluated = [(at, *entry.evaluate(actions, problem)) for at, actions in solutions]
+            evaluated = [
+                (each.seconds, *entry.evaluate(each.actions[row], problem)) for each in solutions
+            ]
         except Exception as error:  # any: the other instances must go on
             return self._failure(entry, error)
         best = (max if entry.maximize else min)(evaluated, key=lambda each: each[1])
         points = [(at, value) for at, value, _ in evaluated]
+        for each, (at, value, _) in zip(solutions, evaluated, strict=True):
+            costs = each.costs[:, row].tolist()
+            points += [
+                (time, _value_of(entry, cost, costs[-1], value))
+                for time, cost in zip(each.times, costs, strict=True)
+                if time < at
+            ]
         return self._result(entry, points, evaluated[-1][0], best[2])
 
-    def _decode(self, entries: Sequence[Entry], problem: str) -> list[tuple[float, Tensor]]:
-        """Time per instance until the end of each pass, and its solutions `[B, T]`."""
+    def _decode(self, entries: Sequence[Entry], problem: str) -> list[_Pass]:
+        """The passes of the method on a batch."""
         policy = self._loaded()
         pairs = [entry.for_model(problem) for entry in entries]
         env, instances = pairs[0][0], stack([td for _, td in pairs])
@@ -239,12 +263,15 @@ class PolicyRunner(Runner):
         if problem not in self._warm:
             self._evaluate(policy, env, instances[:1], seeds[0])
             self._warm.add(problem)
-        solutions, elapsed = [], 0.0
+        passes: list[_Pass] = []
         for seed in seeds:
             out = self._evaluate(policy, env, instances, seed)
-            elapsed += per_instance_time(out["inference_time"], len(entries))
-            solutions.append((elapsed, out["actions"]))
-        return solutions
+            before = passes[-1].seconds if passes else 0.0
+            elapsed = before + per_instance_time(out["inference_time"], len(entries))
+            times = [before + float(time) / len(entries) for time in out.get("times", ())]
+            costs = out.get("incumbents", out["rewards"].new_empty(0, len(entries)))
+            passes.append(_Pass(elapsed, out["actions"], times, costs))
+        return passes
 
     def _evaluate(
         self, policy: nn.Module, env: RL4COEnvBase, instances: TensorDict, seed: int
@@ -264,6 +291,8 @@ class PolicyRunner(Runner):
     def _problem(self, entry: Entry) -> str:
         """Name of the environment whose instances the policy solves."""
         policy = self._loaded()
+        if self.method.decode == GLOP:
+            return entry.problem
         if isinstance(policy, ImprovementPolicy):
             return policy.environment(None).constructive_env.name
         return str(getattr(policy, "env_name", entry.problem))

@@ -217,6 +217,7 @@ class GeneratedSource:
         size: Number of instances.
         seed: Seed of the instances.
         params: Arguments of the generator, such as `num_loc`.
+        settings: Arguments of the environment, such as `max_decaps`.
     """
 
     env: str
@@ -224,6 +225,7 @@ class GeneratedSource:
     size: int = 100
     seed: int = 1234
     params: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self) -> None:
         ENVS.location(self.env)  # raises for names that do not exist

@@ -169,7 +169,7 @@ def recomputed_gaps(name: str) -> Iterator[tuple[PaperValue, float, bool]]:
     for value in values:
         column = value.column.rpartition(":")[0]
         cost = costs.get((value.line, repr(value.axes)))
-        best = references.get((value.table, column))
+        best = references.get((value.table, column)) or references.get((value.table, ""))
         if value.metric not in _GAPS or cost is None or best is None or value.number is None:
             continue
         if cost.number is None or best.number is None:
@@ -178,7 +178,10 @@ def recomputed_gaps(name: str) -> Iterator[tuple[PaperValue, float, bool]]:
         gap = sign * 100 * (cost.number / best.number - 1)
         # Each printed number stands for all that are rounded to it.
         slack = (_rounding(cost) + _rounding(best) * cost.number / best.number) / best.number
-        yield value, gap, abs(gap - value.number) <= 100 * slack + _rounding(value) + 1e-9
+        printed = value.number
+        if cost.maximize:  # some tables print losses of prizes as negative numbers
+            gap, printed = abs(gap), abs(printed)
+        yield value, gap, abs(gap - printed) <= 100 * slack + _rounding(value) + 1e-9
 
 
 def _rounding(value: PaperValue) -> float:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rl4co.core.errors import ConfigError, UnknownNameError
+from rl4co.core.errors import UnknownNameError
 from rl4co.tasks.benchmark.plots import (
     GRID,
     frame,
@@ -154,7 +154,12 @@ def _curves(results: Results, cells: Sequence[Measured], view: Mapping[str, Any]
     x = view.get("x", "steps")
     if x not in _CURVE_AXES:
         raise UnknownNameError("axis of learning curves", x, _CURVE_AXES)
-    trained = [cell for cell in cells if any(each["curve"] for each in cell.trainings)]
+    trained = [
+        cell
+        for cell in cells
+        if any(each["curve"] for each in cell.trainings)
+        and (x != "solutions" or cell.cell.solutions is not None)
+    ]
     if not trained:
         return None
     groups, marks = _grouped(trained, view.get("panel")), list(_grouped(trained, view.get("mark")))
@@ -187,11 +192,6 @@ def _curve(cell: Measured, record: Mapping[str, Any], x: str) -> list[tuple[floa
         if "val/reward" not in epoch:
             continue
         steps = record["steps"] * number / epochs
-        if x == "solutions" and cell.cell.solutions is None:
-            raise ConfigError(
-                f"expected `solutions` (of a training step) of {dict(cell.axes)} for learning "
-                "curves over solutions, got none"
-            )
         at = {"steps": steps, "minutes": epoch["seconds"] / 60,
               "solutions": steps * (cell.cell.solutions or 0)}[x]  # fmt: skip
         points.append((at, epoch["val/reward"]))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import statistics
 import warnings
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -38,6 +37,7 @@ METRICS: Mapping[str, tuple[str, int]] = {
     "solved": ("solved (%)", 0),
     "steps": ("steps", 0),
     "minutes": ("training (min)", 1),
+    "seconds": ("training (s)", 1),
 }
 _PERCENT = 100.0
 #: Instances in a line of a solver's results.
@@ -89,6 +89,9 @@ class Measured:
 
     def per_instance(self, metric: str) -> Numbers:
         """A metric by seed and instance, of which tables show means."""
+        if metric in ("seconds", "minutes"):
+            scale = 60.0 if metric == "minutes" else 1.0
+            return np.array([[record["seconds"] / scale] for record in self.trainings])
         arrays = {"cost": self.values, "gap": self.gaps, "time": self.seconds, "pi": self.integrals}
         return arrays[metric]
 
@@ -98,9 +101,9 @@ class Measured:
             return _PERCENT * float((~np.isnan(self.values)).mean()) if self.values.size else None
         if metric == "steps":
             return None if self.cell.steps is None else float(self.cell.steps)
-        if metric == "minutes":
-            times = [record["seconds"] / 60 for record in self.trainings]
-            return statistics.fmean(times) if times else None
+        if metric in ("minutes", "seconds"):
+            times = self.per_instance(metric)
+            return float(times.mean()) if times.size else None
         if np.isnan(self.values).all():
             return None
         if metric == "worst":

@@ -26,7 +26,9 @@ from rl4co.models.policies.nonautoregressive import EdgeWeights, Heuristic, NARG
 #: Decode type of a search by ants.
 ANTS = "ants"
 _PHASES = ("train", "val", "test")
-_SEARCH_OPTIONS = ("n_ants", "n_iterations", "max_runtime", "rng", "return_actions", "heuristic")
+_SEARCH_OPTIONS = (
+    "n_ants", "n_iterations", "max_runtime", "rng", "return_actions", "heuristic", "beta",
+)  # fmt: skip
 
 
 class DeepACOPolicy(NARGNNPolicy):
@@ -94,8 +96,8 @@ class DeepACOPolicy(NARGNNPolicy):
     ) -> dict[str, Any]:
         """Solutions; see :meth:`NonAutoregressivePolicy.forward`.
 
-        With `decode_type="ants"` the options are `n_ants`, `n_iterations`, `max_runtime`, `rng` and
-        `heuristic`.
+        With `decode_type="ants"` the options are `n_ants`, `n_iterations`, `max_runtime`, `rng`,
+        `heuristic` and `beta`.
         """
         default = {"val": self.val_decode_type, "test": self.test_decode_type}.get(phase)
         searches = (default if decode_type is None else decode_type) == ANTS
@@ -120,6 +122,7 @@ class DeepACOPolicy(NARGNNPolicy):
         rng: torch.Generator | None = None,
         hidden: EdgeWeights | None = None,
         heuristic: Heuristic | None = None,
+        beta: float | None = None,
     ) -> ColonyResult:
         """Search with an ant colony.
 
@@ -133,13 +136,15 @@ class DeepACOPolicy(NARGNNPolicy):
             rng: Random stream.
             hidden: From :meth:`edge_weights`, if it was called before.
             heuristic: Replaces the policy's weights.
+            beta: Replaces the power of the heuristic; 1 / beta is a temperature.
         """
         if hidden is None:
             hidden = self.edge_weights(td, heuristic)
         elif heuristic is not None:
             raise ConfigError("expected hidden or heuristic, got both; leave hidden out")
         ants = self.n_ants.get(phase, self.n_ants["test"]) if n_ants is None else n_ants
-        config = dataclasses.replace(self.colony, n_ants=ants)
+        power = self.colony.beta if beta is None else float(beta)
+        config = dataclasses.replace(self.colony, n_ants=ants, beta=power)
         seed: int | torch.Generator = 0 if rng is None else rng
         colony = AntColony(env, td, hidden.graph, hidden.weights, config, seed)
         count = self.n_iterations.get(phase, 1) if n_iterations is None else n_iterations
