@@ -16,10 +16,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from rl4co import kernels
-from rl4co.core.errors import ConfigError
+from rl4co.core.errors import ConfigError, UnknownNameError
 
-#: (q `[B, H, Q, d]`, k `[B, H, N, d]`, v `[B, H, N, d]`, attn_mask `[B, 1, Q, N]`) → `[B, H, Q, d]`
-AttentionFn = Callable[..., Tensor]
+#: (q `[B, H, Q, d]`, k `[B, H, N, d]`, v `[B, H, N, d]`, attn_mask `[B, 1, Q, N]`) → `[B, H, Q, d]`,
+#: or the name of one in :data:`ATTENTIONS`.
+AttentionFn = Callable[..., Tensor] | str
 
 #: Nodes up to which torch's fused attention for a CPU loses to single products.
 FEW_NODES = 32
@@ -57,6 +58,22 @@ def attention(q: Tensor, k: Tensor, v: Tensor, attn_mask: Tensor | None = None) 
     return F.scaled_dot_product_attention(q, k, v, attn_mask=attn_mask)
 
 
+#: Name → attention function, for configurations.
+ATTENTIONS: Mapping[str, Callable[..., Tensor]] = {
+    "fused": F.scaled_dot_product_attention,
+    "simple": scaled_dot_product_attention_simple,
+}
+
+
+def find_attention(sdpa_fn: AttentionFn | None) -> Callable[..., Tensor]:
+    """The attention function of an argument: None means :func:`attention`."""
+    if isinstance(sdpa_fn, str):
+        if sdpa_fn not in ATTENTIONS:
+            raise UnknownNameError("attention function", sdpa_fn, ATTENTIONS)
+        return ATTENTIONS[sdpa_fn]
+    return sdpa_fn or attention
+
+
 @kernels.standard
 class MultiHeadAttention(nn.Module):
     """Self-attention with one projection for queries, keys and values.
@@ -65,7 +82,7 @@ class MultiHeadAttention(nn.Module):
         embed_dim: Embedding size D.
         num_heads: Heads H; must divide D.
         bias: Whether the projections have a bias.
-        sdpa_fn: Attention function (default: :func:`attention`).
+        sdpa_fn: Attention function, or "fused" or "simple" (default: :func:`attention`).
 
     Shapes:
         `x [B, N, D]`, `attn_mask [B, N, N]` or `[B, 1, N]` (True = attend) → `[B, N, D]`
@@ -83,7 +100,7 @@ class MultiHeadAttention(nn.Module):
         self.num_heads = num_heads
         self.Wqkv = nn.Linear(embed_dim, 3 * embed_dim, bias=bias)
         self.out_proj = nn.Linear(embed_dim, embed_dim, bias=bias)
-        self.sdpa_fn = sdpa_fn or attention
+        self.sdpa_fn = find_attention(sdpa_fn)
 
     def forward(self, x: Tensor, attn_mask: Tensor | None = None) -> Tensor:
         """Attends from every node to every (allowed) node.
@@ -112,7 +129,7 @@ class PointerAttention(nn.Module):
         num_heads: Heads of the glimpse.
         mask_inner: Whether the glimpse attends to allowed nodes only.
         out_bias: Whether the output projection has a bias.
-        sdpa_fn: Attention function (default: :func:`attention`).
+        sdpa_fn: Attention function, or "fused" or "simple" (default: :func:`attention`).
     """
 
     def __init__(
@@ -128,7 +145,7 @@ class PointerAttention(nn.Module):
         self.num_heads = num_heads
         self.mask_inner = mask_inner
         self.project_out = nn.Linear(embed_dim, embed_dim, bias=out_bias)
-        self.sdpa_fn = sdpa_fn or attention
+        self.sdpa_fn = find_attention(sdpa_fn)
 
     def forward(
         self,

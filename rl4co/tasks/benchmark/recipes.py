@@ -77,7 +77,8 @@ def compose(recipe: Recipe) -> DictConfig:
         OmegaConf.set_struct(cfg, False)
         for key, value in recipe.overrides.items():
             if key not in groups:
-                OmegaConf.update(cfg, key, value, merge=True)
+                # An empty mapping replaces what is there.
+                OmegaConf.update(cfg, key, value, merge=value != {})
     except (HydraException, OmegaConfBaseException) as error:
         raise ConfigError(f"{recipe.experiment}: {explain(error)}") from error
     cfg.seed, cfg.test = recipe.seed, False
@@ -198,7 +199,10 @@ def train(recipe: Recipe, root: Path) -> Path:
         cfg = _for_folder(compose(recipe), folder, start)
         with _quiet():
             metrics, objects = run(cfg)
-        objects["model"].policy.save_pretrained(folder)
+        policy = objects["model"].policy
+        if not hasattr(policy, "save_pretrained"):  # a critic around it, which only training needs
+            policy = policy.policy
+        policy.save_pretrained(folder)
         curve = next(c for c in objects["callbacks"] if hasattr(c, "history")).history
         record = {
             "key": key_of(recipe),

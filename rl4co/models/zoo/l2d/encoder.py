@@ -96,7 +96,7 @@ class ShopEncoder(AutoregressiveEncoder):
         raise NotImplementedError
 
 
-class ShopInitEmbedding(nn.Module):
+class ShopInitEmbedding(RecordsArguments, nn.Module):
     """Linear maps of the features of operations and machines.
 
     Args:
