@@ -105,9 +105,10 @@ def reproduce(
         arguments = _arguments(name, profile, budget, equal, seeds, only, data, out, procs,
                                retry_errors)  # fmt: skip
         if launcher is not None:
-            from rl4co.tasks.reproduce.launch import launch  # type: ignore[import-not-found]
+            from rl4co.tasks.reproduce.launch import launch
 
-            launch(launcher, shards, [*arguments, "--jobs", str(jobs)], launcher_option or [])
+            arguments += ["--jobs", str(jobs)]
+            failed = not launch(launcher, shards, arguments, launcher_option or [], out)
         elif jobs > 1:
             from rl4co.tasks.reproduce.run import run_jobs
 

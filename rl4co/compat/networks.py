@@ -16,7 +16,7 @@ from rl4co.core.errors import ConfigError, UnknownNameError
 from rl4co.models.nn import transformer
 from rl4co.models.nn.attention import (
     AttentionFn,
-    attention,
+    find_attention,
     check_heads,
     merge_heads,
     split_heads,
@@ -190,7 +190,7 @@ class MultiHeadCrossAttention(nn.Module):
         check_heads(embed_dim, num_heads)
         if attention_dropout:
             raise ConfigError(f"expected attention_dropout of 0, got {attention_dropout}")
-        self.num_heads, self.sdpa_fn = num_heads, sdpa_fn or attention
+        self.num_heads, self.sdpa_fn = num_heads, find_attention(sdpa_fn)
         place: dict[str, Any] = {"device": device, "dtype": dtype}
         self.Wq = nn.Linear(embed_dim, embed_dim, bias=bias, **place)
         self.Wkv = nn.Linear(embed_dim, 2 * embed_dim, bias=bias, **place)

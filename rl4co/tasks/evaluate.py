@@ -102,9 +102,9 @@ def evaluate_policy(
         save_path: File (`.npz`) to which rewards and actions are written.
         options: Settings of the strategy (`epsilon=0.3` for a custom one); of "ants": `n_ants`,
             `n_iterations`, `max_runtime`, `beta` and `heuristic` ("distance" in place of the
-            network's weights); of "glop": those of the solver; of "improve": `copies` and the arguments of
-            :func:`~rl4co.tasks.improve.improve`; of "active_search", "eas_emb" and "eas_lay": the
-            arguments of :func:`~rl4co.tasks.search.search`.
+            network's weights); of "glop": those of the solver; of "improve": `copies` and the
+            arguments of :func:`~rl4co.tasks.improve.improve`; of "active_search", "eas_emb" and
+            "eas_lay": the arguments of :func:`~rl4co.tasks.search.search`.
 
     Returns:
         `rewards [num]` and `actions [num, T]` (padded with zeros to a common length) on the CPU,
@@ -143,13 +143,13 @@ def evaluate_policy(
     if save_path is not None:
         results = TensorDict({"rewards": rewards, "actions": actions}, batch_size=[len(rewards)])
         save_tensordict_to_npz(results, save_path)
-    result = {
+    result: dict[str, Any] = {
         "rewards": rewards,
         "actions": actions,
         "inference_time": inference_time,
         "avg_reward": rewards.mean(),
     }
-    trajectories = getattr(evaluator, "trajectories", ())
+    trajectories: Sequence[Any] = getattr(evaluator, "trajectories", ())
     if len(trajectories) == 1:
         result["times"], result["incumbents"] = trajectories[0]
     return result

@@ -155,5 +155,5 @@ def test_commands_are_found():
     """Otherwise nothing would be tested above."""
     assert {line.split()[1] for _, line in COMMANDS} == {
         "benchmark", "collect", "eval", "generate", "list", "models", "reproduce", "serve", "solve",
-        "train",
+        "train", "tune",
     }  # fmt: skip

@@ -18,8 +18,8 @@ from torch import Tensor, nn
 from rl4co import kernels
 from rl4co.core.errors import ConfigError, UnknownNameError
 
-#: (q `[B, H, Q, d]`, k `[B, H, N, d]`, v `[B, H, N, d]`, attn_mask `[B, 1, Q, N]`) → `[B, H, Q, d]`,
-#: or the name of one in :data:`ATTENTIONS`.
+#: (q `[B, H, Q, d]`, k `[B, H, N, d]`, v `[B, H, N, d]`, attn_mask `[B, 1, Q, N]`) →
+#: `[B, H, Q, d]`, or the name of one in :data:`ATTENTIONS`.
 AttentionFn = Callable[..., Tensor] | str
 
 #: Nodes up to which torch's fused attention for a CPU loses to single products.

@@ -40,3 +40,106 @@ def test_smoke(name: str, tmp_path: Path):
     report = json.loads((tmp_path / name / "report.json").read_text(encoding="utf-8"))
     assert len(report["cells"]) == len(cells) and report["machine"]["rl4co"]
     assert len(page.verdicts) == len(family.claims)
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize("name", FAMILIES)
+def test_profiles(name: str, profile: str):
+    """Files expand at every profile, budgets suffice, and claims have options and lines."""
+    family = load_family(name, profile)
+    cells = expand(family)
+    assert cells and len({tuple(sorted(cell.axes.items())) for cell in cells}) == len(cells)
+    check_claims(family)
+    assert family.claims and all(claim["line"] > 0 for claim in family.claims)
+    assert len({claim["text"] for claim in family.claims}) == len(family.claims)
+
+
+def test_claims_are_decided_at_some_profile():
+    """No claim names options that only meet in cells that do not exist."""
+    for name in FAMILIES:
+        family = load_family(name, "paper")
+        cells = expand(family)
+        for claim in family.claims:
+            where = claim.get("where", {})
+            assert any(cell.fits(where) for cell in cells), (name, claim["text"])
+
+
+# ---------------------------------------------------------------- the paper's values
+
+FILES = sorted(file.name for file in PAPER.glob("*.csv") if file not in (ERRATA, PAPER / INSTANCES))
+
+
+def read_rows(file: Path) -> list[dict[str, str]]:
+    return list(csv.DictReader(file.read_text(encoding="utf-8").splitlines()))
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_printed_gaps(name: str):
+    """Exactly the errata differ from the gaps of the printed costs."""
+    errata = {
+        (int(row["line"]), row["column"], row["printed"]): float(row["recomputed"])
+        for row in read_rows(ERRATA)
+        if row["file"] == name
+    }
+    differing = {
+        (value.line, value.column, value.text): gap
+        for value, gap, agrees in recomputed_gaps(name)
+        if not agrees
+    }
+    assert differing.keys() == errata.keys()
+    for key, gap in differing.items():
+        assert gap == pytest.approx(errata[key], abs=0.006), key
+
+
+def test_errata_name_files():
+    """None is left over from a file that is gone."""
+    assert {row["file"] for row in read_rows(ERRATA)} <= set(FILES)
+
+
+def test_means_of_instances():
+    """The table of instances gives the printed gaps, and the means of the sets but for some."""
+    gaps: dict[tuple[str, str], list[float]] = defaultdict(list)
+    for row in read_rows(PAPER / INSTANCES):
+        for method in ("POMO", "MTPOMO", "MDPOMO"):
+            gap = float(row[f"method={method}:gap"])
+            cost, best = float(row[f"method={method}:cost"]), float(row["best_known"])
+            assert gap == pytest.approx(100 * (cost / best - 1), abs=0.0051)
+            gaps[row["instance"][0], method].append(gap)
+    printed = {
+        (value.axes["set"], value.axes["method"]): value.number
+        for value in read_values("cvrplib.csv")
+        if value.metric == "gap" and value.axes["trained"] == "50"
+    }
+    differing = {
+        key for key, values in gaps.items() if abs(np.mean(values) - (printed[key] or 0)) > 0.0051
+    }
+    agreeing = gaps.keys() - differing
+    assert ("A", "POMO") in agreeing and ("X", "POMO") in differing | agreeing
+    assert ("A", "MTPOMO") in differing and ("P", "MTPOMO") in differing
+
+
+@pytest.mark.skipif(not PAPER_TEXT.is_file(), reason="the text of the paper is not here")
+@pytest.mark.parametrize("name", FILES)
+def test_values_are_printed(name: str):
+    """Every value is in the line of the text that it names, or in the next one."""
+    lines = PAPER_TEXT.read_text(encoding="utf-8").splitlines()
+    for value in read_values(name):
+        nearby = " ".join(lines[value.line - 2 : value.line + 7])
+        if value.text not in ("0.00", "0.000"):  # sometimes printed as a star or a dash
+            assert value.text in nearby.replace("\\%", "%"), (value.line, value.column, value.text)
+
+
+def test_nearest_size():
+    """A size that was not printed gets the nearest one."""
+    paper = PaperValues(["baselines.csv"])
+    axes = {"size": "40", "problem": "tsp", "decoding": "greedy", "method": "AM"}
+    value = paper.find(axes, "gap")
+    assert value is not None and value.axes["size"] == "50" and value.text == "1.41"
+    assert paper.find({**axes, "method": "nothing"}, "gap") is None
+
+
+def test_verdicts_without_results(tmp_path: Path):
+    """Nothing is judged before it ran."""
+    family = load_family("ants", "smoke")
+    page = make_page(read_results(family, expand(family), tmp_path))
+    assert {verdict.verdict for verdict in page.verdicts} == {NOT_RUN}

@@ -11,6 +11,7 @@ import torch
 
 from torch import Tensor, nn
 
+from rl4co.core.arguments import RecordsArguments
 from rl4co.core.errors import UnknownNameError
 from rl4co.models.nn.gcn import DisjunctiveGCN
 from rl4co.models.nn.hgnn import HeterogeneousGNN
