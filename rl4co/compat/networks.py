@@ -16,8 +16,8 @@ from rl4co.core.errors import ConfigError, UnknownNameError
 from rl4co.models.nn import transformer
 from rl4co.models.nn.attention import (
     AttentionFn,
-    find_attention,
     check_heads,
+    find_attention,
     merge_heads,
     split_heads,
 )

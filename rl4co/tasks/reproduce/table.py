@@ -11,13 +11,11 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
+import re
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
-
-from omegaconf import OmegaConf
-from omegaconf.errors import OmegaConfBaseException
 
 from rl4co.core.errors import ConfigError, UnknownNameError
 from rl4co.tasks.benchmark.parse import load_mapping, parse_method, parse_source
@@ -33,6 +31,8 @@ LEAST_STEPS = 50
 
 _KEYS = ("title", "about", "paper", "compare", "equal", "defaults", "axes", "exceptions",
          "profiles", "views", "claims")  # fmt: skip
+#: A reference to a variable or setting.
+_REFERENCE = re.compile(r"\$\{([\w.]+)\}")
 #: Settings that describe a cell; all others are variables.
 _DECODE_KEYS = ("method", "batch_size", "passes", "seed", "device")
 
@@ -258,14 +258,35 @@ def _settings(family: Family) -> Iterable[tuple[Options, dict[str, Any]]]:
             continue
         for each in matching:
             values = _merged(values, each.get("set"))
-        content = OmegaConf.create({**family.variables, **values})
+        content = {**family.variables, **values}
         try:
-            resolved = OmegaConf.to_container(content, resolve=True)
-        except OmegaConfBaseException as error:
+            resolved = _resolved(content, content)
+        except (ConfigError, RecursionError) as error:
             raise ConfigError(f"{_label(family, axes)}: {error}") from error
-        assert isinstance(resolved, dict)
         kept = {axis: axes[axis] for axis in axes if axis not in _names(values.get("without", []))}
         yield tuple(kept.items()), {str(key): value for key, value in resolved.items()}
+
+
+def _resolved(value: Any, scope: Mapping[Any, Any]) -> Any:
+    """A setting with its references `${name}` and `${name.key}` replaced by what they name."""
+    if isinstance(value, Mapping):
+        return {key: _resolved(each, scope) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_resolved(each, scope) for each in value]
+    if not isinstance(value, str) or "${" not in value:
+        return value
+    if match := _REFERENCE.fullmatch(value):
+        return _resolved(_find(match[1], scope), scope)
+    return _REFERENCE.sub(lambda match: str(_resolved(_find(match[1], scope), scope)), value)
+
+
+def _find(name: str, scope: Mapping[Any, Any]) -> Any:
+    found: Any = scope
+    for key in name.split("."):
+        if not isinstance(found, Mapping) or key not in found:
+            raise ConfigError(f"expected a variable or setting in ${{{name}}}, got none of it")
+        found = found[key]
+    return found
 
 
 def _cell(

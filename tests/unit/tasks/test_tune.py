@@ -104,9 +104,8 @@ def test_bad_input(overrides: list[str], message: str, tmp_path: Path):
 
 def test_kinds_of_sweeps():
     """Integers, floats, logarithms and choices."""
-    space = tuning.Space.parse(
-        ["a=int(interval(1,9))", "b=tag(log,interval(0.1,1))", "c=x,y", "d=1"]
-    )
+    sweeps = ["a=int(interval(1,9))", "b=tag(log,interval(0.1,1))", "c=x,y"]
+    space = tuning.Space.parse([*sweeps, "d=1"])
     trial = optuna.trial.FixedTrial({"a": 3, "b": 0.5, "c": "y"})
     assert space.suggest(trial) == ["a=3", "b=0.5", "c=y"] and space.fixed == ("d=1",)
     assert trial.distributions["b"].log and trial.distributions["a"].step == 1
