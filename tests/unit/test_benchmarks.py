@@ -368,9 +368,8 @@ def test_error_rows_carry_no_paths(contender: Contender, monkeypatch: pytest.Mon
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "script",
-    ["baselines", "eda", "graph", "improvement", "kernels", "quality", "scheduling", "search",
-     "nonautoregressive:reviser"],
-)  # fmt: skip
+    ["kernels"],
+)
 def test_every_script_has_a_quick_run(script: str, monkeypatch, tmp_path):
     """Small, from the beginning to the table, and nothing of it is stored."""
     name, _, command = script.partition(":")

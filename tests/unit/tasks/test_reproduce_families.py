@@ -54,7 +54,9 @@ def test_profiles(name: str, profile: str):
     cells = expand(family)
     assert cells and len({tuple(sorted(cell.axes.items())) for cell in cells}) == len(cells)
     check_claims(family)
-    assert family.claims and all(claim["line"] > 0 for claim in family.claims)
+    assert family.claims
+    if family.paper:  # families without the paper's values go beyond it
+        assert all(claim["line"] > 0 for claim in family.claims)
     assert len({claim["text"] for claim in family.claims}) == len(family.claims)
     for claim in family.claims if profile == "paper" else ():
         assert any(cell.fits(claim.get("where", {})) for cell in cells), claim["text"]
