@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -70,36 +70,49 @@ class EvalBase:
         """Actions `[B, T]` and rewards `[B]` of a batch that was reset."""
         raise NotImplementedError
 
-    def _solve(
-        self, policy: nn.Module, td: TensorDict, seen: TensorDict, **decoding: Any
-    ) -> tuple[Tensor, Tensor]:
-        """The best solutions of instances `td [B]`, which the policy sees as `seen [A * B]`."""
+
+class _DecodingEval(EvalBase):
+    """The best solution of each instance, decoded with fixed settings, perhaps of several copies.
+
+    Attributes:
+        decoding: Settings of the policy's call.
+        augmentation: Symmetries under which instances are solved, or None.
+        num_starts: Starts of each instance, where there are several; None: all that it has.
+    """
+
+    decoding: Mapping[str, Any] = {}
+    augmentation: StateAugmentation | None = None
+    num_starts: int | None = None
+
+    def _inner(self, policy: nn.Module, td: TensorDict) -> tuple[Tensor, Tensor]:
+        decoding = dict(self.decoding)
+        if self.name.startswith("multistart"):
+            decoding["num_starts"] = self.num_starts or self.env.get_num_starts(td)
+        seen = td if self.augmentation is None else self.augmentation(td)  # [A * B]
         out = policy(seen, self.env, phase="test", calc_reward=False, **decoding)
         rewards, actions = best_solutions(self.env, td, out["actions"])
         return actions, rewards
 
 
-class GreedyEval(EvalBase):
-    """One greedy solution per instance."""
+class GreedyEval(_DecodingEval):
+    """One greedy solution per instance; arguments: see :class:`EvalBase`."""
 
     name = "greedy"
-
-    def _inner(self, policy: nn.Module, td: TensorDict) -> tuple[Tensor, Tensor]:
-        return self._solve(policy, td, td, decode_type="greedy")
+    decoding = {"decode_type": "greedy"}
 
 
-class SamplingEval(EvalBase):
+class SamplingEval(_DecodingEval):
     """The best of several samples.
 
     Args:
-        env: Environment.
+        env: See :class:`EvalBase`.
         samples: Samples per instance.
         softmax_temp: Older name of `temperature`, which it replaces.
         select_best: Only True is supported: the best sample counts.
         temperature: Softmax temperature.
         top_p: Nucleus; 0: all actions.
         top_k: Number of actions to choose from; 0: all.
-        progress: Whether to show a progress bar.
+        progress: See :class:`EvalBase`.
     """
 
     name = "sampling"
@@ -121,34 +134,28 @@ class SamplingEval(EvalBase):
                 "expected select_best=True, got False; for all samples call "
                 "policy(td, env, decode_type='sampling', num_samples=...)"
             )
-        self.samples, self.top_p, self.top_k = samples, top_p, top_k
-        self.temperature = temperature if softmax_temp is None else softmax_temp
-
-    def _inner(self, policy: nn.Module, td: TensorDict) -> tuple[Tensor, Tensor]:
-        return self._solve(
-            policy,
-            td,
-            td,
-            decode_type="sampling",
-            num_samples=self.samples,
-            temperature=self.temperature,
-            top_p=self.top_p,
-            top_k=self.top_k,
-        )
+        self.decoding = {
+            "decode_type": "sampling",
+            "num_samples": samples,
+            "temperature": temperature if softmax_temp is None else softmax_temp,
+            "top_p": top_p,
+            "top_k": top_k,
+        }
 
 
-class AugmentationEval(EvalBase):
+class AugmentationEval(_DecodingEval):
     """The best of greedy solutions under several symmetries.
 
     Args:
-        env: Environment.
+        env: See :class:`EvalBase`.
         num_augment: Copies of an instance.
         force_dihedral_8: Whether the symmetries are those of the square, or random.
         feats: Coordinate keys; None: those that are there.
-        progress: Whether to show a progress bar.
+        progress: See :class:`EvalBase`.
     """
 
     name = "augmentation"
+    decoding = {"decode_type": "greedy"}
 
     def __init__(
         self,
@@ -162,25 +169,18 @@ class AugmentationEval(EvalBase):
         symmetries = "dihedral8" if force_dihedral_8 else "symmetric"
         self.augmentation = StateAugmentation(num_augment, symmetries, feats=feats)
 
-    @property
-    def num_augment(self) -> int:
-        """Copies of an instance."""
-        return self.augmentation.num_augment
 
-    def _inner(self, policy: nn.Module, td: TensorDict) -> tuple[Tensor, Tensor]:
-        return self._solve(policy, td, self.augmentation(td), decode_type="greedy")
-
-
-class GreedyMultiStartEval(EvalBase):
+class GreedyMultiStartEval(_DecodingEval):
     """The best of greedy solutions from several starts.
 
     Args:
-        env: Environment.
+        env: See :class:`EvalBase`.
         num_starts: Starts per instance; None: all that it has.
-        progress: Whether to show a progress bar.
+        progress: See :class:`EvalBase`.
     """
 
     name = "multistart_greedy"
+    decoding = {"decode_type": "multistart_greedy"}
 
     def __init__(
         self, env: RL4COEnvBase, num_starts: int | None = None, progress: bool = True
@@ -188,38 +188,22 @@ class GreedyMultiStartEval(EvalBase):
         super().__init__(env, progress)
         self.num_starts = num_starts
 
-    def _inner(self, policy: nn.Module, td: TensorDict) -> tuple[Tensor, Tensor]:
-        starts = self.num_starts or self.env.get_num_starts(td)
-        return self._solve(policy, td, td, decode_type="multistart_greedy", num_starts=starts)
-
 
 class GreedyMultiStartAugmentEval(AugmentationEval):
     """The best of greedy solutions from several starts under several symmetries.
 
     Args:
-        env: Environment.
-        num_starts: Starts per instance; None: all that it has.
-        num_augment: Copies of an instance.
-        force_dihedral_8: See :class:`AugmentationEval`.
-        feats: Coordinate keys; None: those that are there.
-        progress: Whether to show a progress bar.
+        env: See :class:`EvalBase`.
+        num_starts: See :class:`GreedyMultiStartEval`.
+        args: See :class:`AugmentationEval`.
+        kwargs: See :class:`AugmentationEval`.
     """
 
     name = "multistart_greedy_augment"
+    decoding = {"decode_type": "multistart_greedy"}
 
     def __init__(
-        self,
-        env: RL4COEnvBase,
-        num_starts: int | None = None,
-        num_augment: int = 8,
-        force_dihedral_8: bool = False,
-        feats: Sequence[str] | None = None,
-        progress: bool = True,
+        self, env: RL4COEnvBase, num_starts: int | None = None, *args: Any, **kwargs: Any
     ) -> None:
-        super().__init__(env, num_augment, force_dihedral_8, feats, progress)
+        super().__init__(env, *args, **kwargs)
         self.num_starts = num_starts
-
-    def _inner(self, policy: nn.Module, td: TensorDict) -> tuple[Tensor, Tensor]:
-        starts = self.num_starts or self.env.get_num_starts(td)
-        seen = self.augmentation(td)
-        return self._solve(policy, td, seen, decode_type="multistart_greedy", num_starts=starts)

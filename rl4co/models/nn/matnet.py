@@ -6,6 +6,8 @@ Paper: Kwon et al., 2021, https://arxiv.org/abs/2106.11113. With self-attention:
 
 from __future__ import annotations
 
+from typing import Any
+
 from torch import Tensor, nn
 
 from rl4co.core.checks import check_at_least
@@ -32,9 +34,9 @@ class MatNetBlock(nn.Module):
         embed_dim: int,
         num_heads: int,
         feedforward_hidden: int,
-        normalization: str | None,
-        bias: bool,
-        self_attention: bool,
+        normalization: str | None = "instance",
+        bias: bool = False,
+        self_attention: bool = False,
     ) -> None:
         super().__init__()
         self.own = MultiHeadAttention(embed_dim, num_heads, bias=bias) if self_attention else None
@@ -71,20 +73,14 @@ class MatNetBlock(nn.Module):
 
 
 class MatNetLayer(nn.Module):
-    """Rows and columns look at each other at the same time: both see what the other one was."""
+    """Rows and columns look at each other at the same time: both see what the other one was.
 
-    def __init__(
-        self,
-        embed_dim: int,
-        num_heads: int,
-        feedforward_hidden: int,
-        normalization: str | None,
-        bias: bool,
-        self_attention: bool,
-    ) -> None:
+    Arguments: see :class:`MatNetBlock`.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__()
-        sizes = embed_dim, num_heads, feedforward_hidden, normalization, bias, self_attention
-        self.rows, self.columns = MatNetBlock(*sizes), MatNetBlock(*sizes)
+        self.rows, self.columns = MatNetBlock(*args, **kwargs), MatNetBlock(*args, **kwargs)
 
     def forward(
         self,
@@ -108,42 +104,18 @@ class MatNetLayers(nn.ModuleList):
 
     Args:
         num_layers: Layers.
-        embed_dim: Embedding size D.
-        num_heads: Attention heads.
-        feedforward_hidden: Width of the feed-forward layers.
-        normalization: "batch", "instance", "layer" or None.
-        bias: Whether the attention projections have biases.
-        self_attention: Whether both sides also attend to themselves.
+        args: See :class:`MatNetBlock`.
+        kwargs: See :class:`MatNetBlock`.
     """
 
-    def __init__(
-        self,
-        num_layers: int,
-        embed_dim: int,
-        num_heads: int,
-        feedforward_hidden: int,
-        normalization: str | None = "instance",
-        bias: bool = False,
-        self_attention: bool = False,
-    ) -> None:
+    def __init__(self, num_layers: int, *args: Any, **kwargs: Any) -> None:
         check_at_least(1, num_layers=num_layers)
-        super().__init__(
-            MatNetLayer(
-                embed_dim, num_heads, feedforward_hidden, normalization, bias, self_attention
-            )
-            for _ in range(num_layers)
-        )
+        super().__init__(MatNetLayer(*args, **kwargs) for _ in range(num_layers))
 
     def forward(
-        self,
-        rows: Tensor,
-        columns: Tensor,
-        matrix: Tensor,
-        mask: Tensor | None = None,
-        real_rows: Tensor | None = None,
-        real_columns: Tensor | None = None,
+        self, rows: Tensor, columns: Tensor, *matrix: Tensor | None
     ) -> tuple[Tensor, Tensor]:
         """Rows and columns after all layers; arguments as for :class:`MatNetLayer`."""
         for layer in self:
-            rows, columns = layer(rows, columns, matrix, mask, real_rows, real_columns)
+            rows, columns = layer(rows, columns, *matrix)
         return rows, columns

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 import torch
@@ -14,6 +13,7 @@ from lightning.pytorch.callbacks import ModelCheckpoint
 
 from rl4co.training import LearningCurve, RL4COProgressBar, SpeedMonitor
 from rl4co.training.callbacks import Throughput
+from tests.unit.training import runs
 
 
 def test_throughput_counts_instances_of_all_processes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -26,7 +26,7 @@ def test_throughput_counts_instances_of_all_processes(monkeypatch: pytest.Monkey
     assert throughput.rate == 3.0
 
 
-def test_speed_is_logged_for_each_epoch(runs: ModuleType, tmp_path: Path) -> None:
+def test_speed_is_logged_for_each_epoch(tmp_path: Path) -> None:
     curve = LearningCurve()
     started = time.perf_counter()
     trainer = runs.make_trainer(tmp_path, max_epochs=2, callbacks=[SpeedMonitor(), curve])
@@ -38,7 +38,7 @@ def test_speed_is_logged_for_each_epoch(runs: ModuleType, tmp_path: Path) -> Non
     assert all(rate > 32 / seconds for rate in rates)
 
 
-def test_learning_curve_has_every_epoch(runs: ModuleType, tmp_path: Path) -> None:
+def test_learning_curve_has_every_epoch(tmp_path: Path) -> None:
     """Its numbers are those of the trainer; training metrics are means of the epoch."""
     curve = LearningCurve()
     trainer = runs.make_trainer(
@@ -56,7 +56,7 @@ def test_learning_curve_has_every_epoch(runs: ModuleType, tmp_path: Path) -> Non
     assert seconds == sorted(seconds)
 
 
-def test_learning_curve_survives_a_restart(runs: ModuleType, tmp_path: Path) -> None:
+def test_learning_curve_survives_a_restart(tmp_path: Path) -> None:
     saving = ModelCheckpoint(dirpath=tmp_path, filename="{epoch}", save_top_k=-1)
     first, second = LearningCurve(), LearningCurve()
     runs.make_trainer(tmp_path, callbacks=[first, saving]).fit(runs.make_model())
@@ -68,7 +68,7 @@ def test_learning_curve_survives_a_restart(runs: ModuleType, tmp_path: Path) -> 
 
 
 def test_progress_bar_shows_reward_and_speed(
-    runs: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     bar = RL4COProgressBar(console_kwargs={"width": 200})
     trainer = runs.make_trainer(tmp_path, max_epochs=2, callbacks=[bar], enable_progress_bar=True)
@@ -85,7 +85,7 @@ def test_progress_bar_shows_reward_and_speed(
 
 
 def test_progress_bar_is_not_drawn_for_every_batch(
-    runs: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """64 quick batches are drawn a few times only, the last one always."""
     drawn: list[int] = []

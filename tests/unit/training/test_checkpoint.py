@@ -12,7 +12,6 @@ import warnings
 import zipfile
 
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -29,6 +28,7 @@ from rl4co.models.rl.base import RL4COLitModule
 from rl4co.models.rl.checkpointing import read_checkpoint
 from rl4co.training.checkpoint import AtomicCheckpointIO, require_writable, write_atomically
 from rl4co.training.folder_lock import FolderLock
+from tests.unit.training import runs
 
 
 def saving(folder: Path, **options: Any) -> ModelCheckpoint:
@@ -36,7 +36,7 @@ def saving(folder: Path, **options: Any) -> ModelCheckpoint:
 
 
 @pytest.fixture
-def checkpoint(runs: ModuleType, tmp_path: Path) -> Path:
+def checkpoint(tmp_path: Path) -> Path:
     """The checkpoint of a run of one epoch."""
     runs.make_trainer(tmp_path, max_epochs=1, callbacks=[saving(tmp_path)]).fit(runs.make_model())
     return tmp_path / "last.ckpt"
@@ -53,9 +53,7 @@ def test_write_replaces_the_file_and_leaves_nothing_else(tmp_path: Path) -> None
     assert list(path.parent.iterdir()) == [path]
 
 
-def test_full_disk_leaves_the_previous_checkpoint(
-    checkpoint: Path, runs: ModuleType, tmp_path: Path
-) -> None:
+def test_full_disk_leaves_the_previous_checkpoint(checkpoint: Path, tmp_path: Path) -> None:
     """A limit on file sizes simulates a full disk: the error says what to do."""
     before = checkpoint.read_bytes()
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -116,7 +114,7 @@ def test_interruption_leaves_no_temporary_file(
     assert not list(tmp_path.iterdir())
 
 
-def test_unwritable_folder_is_rejected_before_training(runs: ModuleType, tmp_path: Path) -> None:
+def test_unwritable_folder_is_rejected_before_training(tmp_path: Path) -> None:
     """Not after the first epoch, as Lightning does."""
     blocked = tmp_path / "file"
     blocked.write_text("a file, not a folder")
@@ -132,7 +130,7 @@ def test_unwritable_folder_is_rejected_before_training(runs: ModuleType, tmp_pat
     assert steps == []
 
 
-def test_unwritable_root_is_rejected_before_training(runs: ModuleType, tmp_path: Path) -> None:
+def test_unwritable_root_is_rejected_before_training(tmp_path: Path) -> None:
     """Metrics go there, too, and Lightning would fail on them in the system's words."""
     blocked = tmp_path / "file"
     blocked.write_text("a file, not a folder")
@@ -141,7 +139,7 @@ def test_unwritable_root_is_rejected_before_training(runs: ModuleType, tmp_path:
         trainer.fit(runs.make_model())
 
 
-def test_second_training_in_a_folder_is_warned(runs: ModuleType, tmp_path: Path) -> None:
+def test_second_training_in_a_folder_is_warned(tmp_path: Path) -> None:
     """If the first is still running; the note is taken back at the end, also after an error."""
     note = tmp_path / FolderLock(tmp_path).path.name
     other = subprocess.Popen(["sleep", "60"])
@@ -207,7 +205,7 @@ def test_checkpoint_holds_plain_values_only(checkpoint: Path) -> None:
     ],
 )
 def test_every_scheduler_can_be_resumed(
-    scheduler: str, options: dict[str, Any], runs: ModuleType, tmp_path: Path
+    scheduler: str, options: dict[str, Any], tmp_path: Path
 ) -> None:
     settings = {"lr_scheduler": scheduler, "lr_scheduler_kwargs": options}
     trainer = runs.make_trainer(tmp_path, max_epochs=1, callbacks=[saving(tmp_path)])
@@ -227,9 +225,7 @@ class Remembers(Callback):
         return {"path": Path("somewhere")}
 
 
-def test_objects_in_a_checkpoint_are_announced_when_it_is_written(
-    runs: ModuleType, tmp_path: Path
-) -> None:
+def test_objects_in_a_checkpoint_are_announced_when_it_is_written(tmp_path: Path) -> None:
     """Once, at the first one; resuming then takes an explicit decision."""
     trainer = runs.make_trainer(
         tmp_path, max_epochs=2, callbacks=[Remembers(), saving(tmp_path, every_n_epochs=1)]
@@ -253,7 +249,7 @@ def test_remote_paths_are_left_to_lightning(checkpoint: Path) -> None:
     assert io.load_checkpoint("memory://folder/a.ckpt") == {"value": 3}
 
 
-def test_best_and_last_are_two_callbacks(runs: ModuleType, tmp_path: Path) -> None:
+def test_best_and_last_are_two_callbacks(tmp_path: Path) -> None:
     """`save_last` of a callback that monitors a metric is renewed with a new best only.
 
     So a run that should be resumed where it ended needs a callback without a metric.
@@ -300,9 +296,7 @@ def damaged(kind: str, good: bytes) -> bytes:
         ("test", "half"),
     ],
 )
-def test_damaged_files_are_named(
-    kind: str, call: str, checkpoint: Path, runs: ModuleType, tmp_path: Path
-) -> None:
+def test_damaged_files_are_named(kind: str, call: str, checkpoint: Path, tmp_path: Path) -> None:
     checkpoint.write_bytes(damaged(kind, checkpoint.read_bytes()))
     trainer = runs.make_trainer(tmp_path)
     with pytest.raises(FileFormatError, match=re.escape(str(checkpoint)) + ".*older checkpoint"):
@@ -355,7 +349,7 @@ def test_absurd_sizes_in_a_checkpoint(checkpoint: Path, part: str, size: dict[st
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss < before + 2**18
 
 
-def test_foreign_and_missing_files_are_rejected(runs: ModuleType, tmp_path: Path) -> None:
+def test_foreign_and_missing_files_are_rejected(tmp_path: Path) -> None:
     trainer = runs.make_trainer(tmp_path)
     torch.save({"weight": torch.zeros(3)}, tmp_path / "foreign.ckpt")
     with pytest.raises(FileFormatError, match=r"foreign\.ckpt, got a file with \['weight'\]"):
@@ -367,9 +361,7 @@ def test_foreign_and_missing_files_are_rejected(runs: ModuleType, tmp_path: Path
         trainer.fit(runs.make_model(), ckpt_path=tmp_path / "none.ckpt")
 
 
-def test_checkpoint_of_another_model_is_rejected(
-    checkpoint: Path, runs: ModuleType, tmp_path: Path
-) -> None:
+def test_checkpoint_of_another_model_is_rejected(checkpoint: Path, tmp_path: Path) -> None:
     trainer = runs.make_trainer(tmp_path)
     with pytest.raises(FileFormatError, match="this POMO, got one of AttentionModel"):
         trainer.fit(runs.make_model("pomo"), ckpt_path=checkpoint)
@@ -404,7 +396,7 @@ def test_programs_in_a_checkpoint_are_called_by_their_name(tmp_path: Path) -> No
         read_checkpoint(path)
 
 
-def test_opening_a_checkpoint_runs_no_code(runs: ModuleType, tmp_path: Path) -> None:
+def test_opening_a_checkpoint_runs_no_code(tmp_path: Path) -> None:
     """A file that would create another file when unpickled does not."""
     marker = tmp_path / "executed"
 

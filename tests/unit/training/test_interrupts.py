@@ -7,7 +7,6 @@ import signal
 import time
 
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -15,6 +14,7 @@ import pytest
 from lightning.pytorch.callbacks import Callback, ModelCheckpoint
 
 from rl4co.training.interrupts import TrainingInterrupted
+from tests.unit.training import runs
 from tests.unit.training.test_resume import assert_same_weights
 
 
@@ -40,7 +40,7 @@ class SendSignal(Callback):
         time.sleep(30 if self.hook == "setup" else 0)  # a baseline, say, that is evaluated
 
 
-def fit(runs: ModuleType, folder: Path, *callbacks: Callback, ckpt_path: Path | None = None) -> Any:
+def fit(folder: Path, *callbacks: Callback, ckpt_path: Path | None = None) -> Any:
     model = runs.make_model()
     checkpoints = ModelCheckpoint(dirpath=folder, filename="{epoch}")
     runs.make_trainer(folder, callbacks=[*callbacks, checkpoints]).fit(model, ckpt_path=ckpt_path)
@@ -48,9 +48,9 @@ def fit(runs: ModuleType, folder: Path, *callbacks: Callback, ckpt_path: Path | 
 
 
 @pytest.fixture(scope="module")
-def uninterrupted(runs: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Any:
+def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """The weights after a run without signals."""
-    return fit(runs, tmp_path_factory.mktemp("uninterrupted"))
+    return fit(tmp_path_factory.mktemp("uninterrupted"))
 
 
 @pytest.mark.parametrize(
@@ -62,29 +62,29 @@ def uninterrupted(runs: ModuleType, tmp_path_factory: pytest.TempPathFactory) ->
     ],
 )
 def test_stopped_runs_resume_exactly(
-    number: int, hook: str, epoch: int, runs: ModuleType, uninterrupted: Any, tmp_path: Path
+    number: int, hook: str, epoch: int, uninterrupted: Any, tmp_path: Path
 ) -> None:
     """Also in the first epoch there is a checkpoint; the resumed run ends with the same weights."""
     handlers = [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)]
     with pytest.raises(TrainingInterrupted) as stopped:
-        fit(runs, tmp_path / "stopped", SendSignal(number, hook, epoch))
+        fit(tmp_path / "stopped", SendSignal(number, hook, epoch))
     assert stopped.value.code == 128 + number
     assert stopped.value.checkpoint == tmp_path / "stopped" / "last.ckpt"
     assert [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)] == handlers
-    resumed = fit(runs, tmp_path / "resumed", ckpt_path=stopped.value.checkpoint)
+    resumed = fit(tmp_path / "resumed", ckpt_path=stopped.value.checkpoint)
     assert_same_weights(uninterrupted, resumed)
 
 
-def test_setup_is_stopped_at_once(runs: ModuleType, tmp_path: Path) -> None:
+def test_setup_is_stopped_at_once(tmp_path: Path) -> None:
     """A long preparation is not waited for; there is nothing to save yet."""
     started = time.monotonic()
     with pytest.raises(TrainingInterrupted) as stopped:
-        fit(runs, tmp_path, SendSignal(signal.SIGTERM, "setup", 0))
+        fit(tmp_path, SendSignal(signal.SIGTERM, "setup", 0))
     assert time.monotonic() - started < 20
     assert stopped.value.checkpoint is None
 
 
-def test_a_second_signal_does_not_wait(runs: ModuleType, tmp_path: Path) -> None:
+def test_a_second_signal_does_not_wait(tmp_path: Path) -> None:
     """Ctrl-C twice within a batch ends it as usual."""
 
     class Twice(SendSignal):
@@ -94,4 +94,4 @@ def test_a_second_signal_does_not_wait(runs: ModuleType, tmp_path: Path) -> None
             pytest.fail("the batch goes on")
 
     with pytest.raises(SystemExit):  # Lightning's exit after KeyboardInterrupt
-        fit(runs, tmp_path, Twice(signal.SIGINT, "batch", 0))
+        fit(tmp_path, Twice(signal.SIGINT, "batch", 0))

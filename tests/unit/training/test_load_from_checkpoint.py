@@ -29,9 +29,10 @@ from rl4co.models import (
 )
 from rl4co.models.rl import checkpointing
 from rl4co.models.rl.checkpointing import describe_model
+from tests.unit.training import runs
 
 
-def save(runs: ModuleType, folder: Path, model: Any) -> Path:
+def save(folder: Path, model: Any) -> Path:
     """A checkpoint of the model after one epoch."""
     trainer = runs.make_trainer(folder, max_epochs=1)
     trainer.fit(model)
@@ -45,10 +46,10 @@ def rewards(model: Any, size: int = 16) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("kind", ["am", "pomo"])
-def test_model_is_rebuilt_from_its_file_alone(kind: str, runs: ModuleType, tmp_path: Path) -> None:
+def test_model_is_rebuilt_from_its_file_alone(kind: str, tmp_path: Path) -> None:
     """Same class, weights, settings, environment and seed; ready for evaluation."""
     model = runs.make_model(kind, num_loc=7, optimizer_kwargs={"lr": 0.002})
-    path = save(runs, tmp_path, model)
+    path = save(tmp_path, model)
     for loaded in (
         type(model).load_from_checkpoint(path),
         RL4COLitModule.load_from_checkpoint(path),
@@ -65,9 +66,9 @@ def test_model_is_rebuilt_from_its_file_alone(kind: str, runs: ModuleType, tmp_p
         assert torch.equal(rewards(loaded), rewards(model))
 
 
-def test_loaded_model_can_be_trained_on(runs: ModuleType, tmp_path: Path) -> None:
+def test_loaded_model_can_be_trained_on(tmp_path: Path) -> None:
     """Also as the model of a resumed run: the description needs no help from the caller."""
-    path = save(runs, tmp_path, runs.make_model())
+    path = save(tmp_path, runs.make_model())
     loaded = AttentionModel.load_from_checkpoint(path)
     runs.make_trainer(tmp_path, max_epochs=3).fit(loaded, ckpt_path=path)
     whole = runs.make_model()
@@ -75,7 +76,7 @@ def test_loaded_model_can_be_trained_on(runs: ModuleType, tmp_path: Path) -> Non
     assert torch.equal(rewards(loaded), rewards(whole))
 
 
-def test_environment_keeps_its_settings(runs: ModuleType, tmp_path: Path) -> None:
+def test_environment_keeps_its_settings(tmp_path: Path) -> None:
     env = CVRPEnv(
         generator_params={"num_loc": 6, "capacity": 25.0, "max_demand": 8},
         check_solution=False,
@@ -87,7 +88,7 @@ def test_environment_keeps_its_settings(runs: ModuleType, tmp_path: Path) -> Non
         np.savez(tmp_path / f"{name}.npz", **{k: v.numpy() for k, v in instances.items()})
     torch.manual_seed(0)
     policy = {**runs.POLICY, "normalization": "instance"}
-    path = save(runs, tmp_path, POMO(env, policy_kwargs=policy, **runs.SIZES))
+    path = save(tmp_path, POMO(env, policy_kwargs=policy, **runs.SIZES))
     loaded = POMO.load_from_checkpoint(path).env
     assert isinstance(loaded, CVRPEnv)
     assert (loaded.generator.capacity, loaded.generator.max_demand) == (25.0, 8)
@@ -96,8 +97,8 @@ def test_environment_keeps_its_settings(runs: ModuleType, tmp_path: Path) -> Non
     assert list(loaded.data_files["val"]) == ["one", "two"]
 
 
-def test_given_arguments_replace_recorded_ones(runs: ModuleType, tmp_path: Path) -> None:
-    path = save(runs, tmp_path, runs.make_model())
+def test_given_arguments_replace_recorded_ones(tmp_path: Path) -> None:
+    path = save(tmp_path, runs.make_model())
     env = TSPEnv(generator_params={"num_loc": 9})
     policy = runs.make_policy()
     loaded = AttentionModel.load_from_checkpoint(path, env, policy, batch_size=3)
@@ -107,11 +108,9 @@ def test_given_arguments_replace_recorded_ones(runs: ModuleType, tmp_path: Path)
     assert loaded.batch_size == 3
 
 
-def test_policy_given_as_an_object_is_described_by_its_arguments(
-    runs: ModuleType, tmp_path: Path
-) -> None:
+def test_policy_given_as_an_object_is_described_by_its_arguments(tmp_path: Path) -> None:
     policy = runs.make_policy(tanh_clipping=5.0, temperature=0.5)
-    path = save(runs, tmp_path, runs.make_model(policy=policy))
+    path = save(tmp_path, runs.make_model(policy=policy))
     loaded = AttentionModel.load_from_checkpoint(path)
     assert (loaded.policy.tanh_clipping, loaded.policy.temperature) == (5.0, 0.5)
 
@@ -127,10 +126,10 @@ class Blocks(nn.Module):
         return self.layer(x)
 
 
-def test_own_network_has_to_be_passed(runs: ModuleType, tmp_path: Path) -> None:
+def test_own_network_has_to_be_passed(tmp_path: Path) -> None:
     policy = runs.make_policy(encoder_network=Blocks())
     model = runs.make_model(policy=policy)
-    path = save(runs, tmp_path, model)
+    path = save(tmp_path, model)
     with pytest.raises(ConfigError, match=r"encoder_network=Blocks.*\(path, policy=\.\.\.\)"):
         AttentionModel.load_from_checkpoint(path)
     again = runs.make_policy(encoder_network=Blocks())
@@ -140,13 +139,13 @@ def test_own_network_has_to_be_passed(runs: ModuleType, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("how", ["parameters", "generator"])
-def test_distributions_come_back(how: str, runs: ModuleType, tmp_path: Path) -> None:
+def test_distributions_come_back(how: str, tmp_path: Path) -> None:
     """A generator is rebuilt from its own arguments, however the environment got it."""
     params = {"num_loc": 6, "loc_distribution": "cluster", "n_cluster": 2}
     env = TSPEnv(TSPGenerator(**params)) if how == "generator" else TSPEnv(generator_params=params)
     torch.manual_seed(0)
     options = {"policy_kwargs": runs.POLICY, "baseline": "mean", **runs.SIZES}
-    path = save(runs, tmp_path, AttentionModel(env, **options))
+    path = save(tmp_path, AttentionModel(env, **options))
     assert torch.serialization.get_unsafe_globals_in_checkpoint(path) == []
     loaded = AttentionModel.load_from_checkpoint(path).env
     assert type(loaded.generator) is TSPGenerator
@@ -176,20 +175,20 @@ class OwnGenerator(TSPGenerator):
     ids=["distribution", "generator", "data set"],
 )
 def test_own_parts_of_an_environment_have_to_be_passed(
-    arguments: dict[str, Any], reason: str, runs: ModuleType, tmp_path: Path
+    arguments: dict[str, Any], reason: str, tmp_path: Path
 ) -> None:
     """What plain values cannot describe is asked for, not guessed."""
     env = TSPEnv(**arguments)
     torch.manual_seed(0)
     options = {"policy_kwargs": runs.POLICY, "baseline": "mean", **runs.SIZES}
-    path = save(runs, tmp_path, AttentionModel(env, **options))
+    path = save(tmp_path, AttentionModel(env, **options))
     with pytest.raises(ConfigError, match=rf"env was {reason}.*env=\.\.\."):
         AttentionModel.load_from_checkpoint(path)
     assert AttentionModel.load_from_checkpoint(path, env=env).env is env
 
 
 def test_registered_environments_of_others_are_rebuilt(
-    runs: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By the name under which they are registered."""
 
@@ -200,12 +199,12 @@ def test_registered_environments_of_others_are_rebuilt(
     torch.manual_seed(0)
     policy = runs.make_policy()
     model = AttentionModel(PluginEnv(check_solution=False), policy, baseline="mean", **runs.SIZES)
-    loaded = AttentionModel.load_from_checkpoint(save(runs, tmp_path, model)).env
+    loaded = AttentionModel.load_from_checkpoint(save(tmp_path, model)).env
     assert type(loaded) is PluginEnv
     assert loaded.check_solution is False
 
 
-def test_device_of_an_environment_is_not_recorded(runs: ModuleType) -> None:
+def test_device_of_an_environment_is_not_recorded() -> None:
     """A checkpoint of a GPU opens on a machine without one."""
     model = runs.make_model()
     model._init_arguments["env"] = TSPEnv(device="cpu", seed=4)
@@ -222,7 +221,7 @@ class OwnModel(AttentionModel):
 
 
 def test_models_of_plugins_are_found_by_their_names(
-    runs: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Installing a package is what allows its classes; nothing else has to be said."""
     parts: dict[str, Any] = {"__module__": "third_party"}
@@ -233,7 +232,7 @@ def test_models_of_plugins_are_found_by_their_names(
     monkeypatch.setitem(sys.modules, "third_party", package)
     saved = policy_cls(env_name="tsp", **runs.POLICY).save_pretrained(tmp_path / "saved")
     model = model_cls(TSPEnv(), policy_kwargs=runs.POLICY, baseline="mean", **runs.SIZES)
-    path = save(runs, tmp_path, model)
+    path = save(tmp_path, model)
     monkeypatch.setattr(checkpointing, "_subclasses", lambda cls: [])  # as if not imported yet
     with pytest.raises(ConfigError, match="PluginPolicy"):
         load_pretrained(saved)
@@ -260,11 +259,11 @@ class OwnPolicy(AttentionModelPolicy):
 
 
 @pytest.mark.parametrize("as_path", [False, True])
-def test_classes_that_the_caller_allows(runs: ModuleType, tmp_path: Path, as_path: bool) -> None:
+def test_classes_that_the_caller_allows(tmp_path: Path, as_path: bool) -> None:
     """The policy's class and a part of it, without building either again."""
     policy = OwnPolicy(encoder_network=Doubled(2.0), **runs.POLICY)
     model = runs.make_model(policy=policy)
-    path = save(runs, tmp_path, model)
+    path = save(tmp_path, model)
     assert torch.serialization.get_unsafe_globals_in_checkpoint(path) == []
     classes: list[Any] = [OwnPolicy, Doubled]
     if as_path:
@@ -278,29 +277,29 @@ def test_classes_that_the_caller_allows(runs: ModuleType, tmp_path: Path, as_pat
     assert torch.equal(rewards(loaded), rewards(model))
 
 
-def test_own_classes(runs: ModuleType, tmp_path: Path) -> None:
+def test_own_classes(tmp_path: Path) -> None:
     """A model class is found if it is imported; an environment must be registered or passed."""
     options = {"policy_kwargs": runs.POLICY, "baseline": "mean", **runs.SIZES}
     torch.manual_seed(0)
-    path = save(runs, tmp_path, OwnModel(TSPEnv(generator_params={"num_loc": 6}), **options))
+    path = save(tmp_path, OwnModel(TSPEnv(generator_params={"num_loc": 6}), **options))
     assert type(RL4COLitModule.load_from_checkpoint(path)) is OwnModel
     env = OwnEnv(generator_params={"num_loc": 6})
-    path = save(runs, tmp_path, AttentionModel(env, **options))
+    path = save(tmp_path, AttentionModel(env, **options))
     with pytest.raises(ConfigError, match="env was a OwnEnv"):
         AttentionModel.load_from_checkpoint(path)
     assert AttentionModel.load_from_checkpoint(path, env=env).env is env
 
 
-def test_factories_have_to_be_passed(runs: ModuleType, tmp_path: Path) -> None:
-    path = save(runs, tmp_path, runs.make_model(optimizer=torch.optim.SGD))
+def test_factories_have_to_be_passed(tmp_path: Path) -> None:
+    path = save(tmp_path, runs.make_model(optimizer=torch.optim.SGD))
     with pytest.raises(ConfigError, match=r"load_from_checkpoint\(path, optimizer=\.\.\.\)"):
         AttentionModel.load_from_checkpoint(path)
     loaded = AttentionModel.load_from_checkpoint(path, optimizer=torch.optim.SGD)
     assert loaded.optimizer is torch.optim.SGD
 
 
-def test_wrong_class_and_wrong_file(runs: ModuleType, tmp_path: Path) -> None:
-    path = save(runs, tmp_path, runs.make_model())
+def test_wrong_class_and_wrong_file(tmp_path: Path) -> None:
+    path = save(tmp_path, runs.make_model())
     with pytest.raises(FileFormatError, match=r"checkpoint of POMO in .*AttentionModel"):
         POMO.load_from_checkpoint(path)
     assert type(REINFORCE.load_from_checkpoint(path)) is AttentionModel
@@ -314,10 +313,10 @@ def test_wrong_class_and_wrong_file(runs: ModuleType, tmp_path: Path) -> None:
         AttentionModel.load_from_checkpoint(path)
 
 
-def test_baseline_can_be_set_up_anew(runs: ModuleType, tmp_path: Path) -> None:
+def test_baseline_can_be_set_up_anew(tmp_path: Path) -> None:
     """Without its state the rollout baseline is a copy of the loaded policy."""
     model = runs.make_model(baseline_kwargs={"dataset_size": 16, "bl_alpha": 1e-12})
-    path = save(runs, tmp_path, model)  # never replaced: the frozen policy is the untrained one
+    path = save(tmp_path, model)  # never replaced: the frozen policy is the untrained one
     key = next(name for name in model.policy.state_dict() if name.endswith("weight"))
     kept = AttentionModel.load_from_checkpoint(path)
     anew = AttentionModel.load_from_checkpoint(path, load_baseline=False)

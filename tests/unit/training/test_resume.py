@@ -9,7 +9,6 @@ import sys
 import time
 
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -23,6 +22,7 @@ from rl4co.envs import TSPEnv, TSPGenerator
 from rl4co.models import AttentionModel
 from rl4co.training import LearningCurve
 from rl4co.training.resume import settle_batch, settle_epoch
+from tests.unit.training import runs
 
 PLATEAU = {
     "lr_scheduler": "ReduceLROnPlateau",
@@ -70,7 +70,7 @@ class Rows(Logger):
         pass
 
 
-def run(runs: ModuleType, folder: Path, model: Any, ckpt: Path | None, **options: Any) -> Any:
+def run(folder: Path, model: Any, ckpt: Path | None, **options: Any) -> Any:
     """Trains, from a checkpoint if there is one; returns everything one can look at."""
     saving = options.pop("saving")
     events, curve, rows = Events(), LearningCurve(), Rows()
@@ -122,22 +122,20 @@ def step_of(file: Path) -> int:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_resuming_from_any_checkpoint_changes_nothing(
-    case: str, runs: ModuleType, tmp_path: Path
-) -> None:
+def test_resuming_from_any_checkpoint_changes_nothing(case: str, tmp_path: Path) -> None:
     """A resumed run repeats the remaining data, metrics and weights of a complete one.
 
     One case resumes from each checkpoint, the others from each third: within epochs and between.
     """
     saving, options, settings = CASES[case]
     options = {"saving": saving, **options}
-    complete_run = run(runs, tmp_path, runs.make_model(**settings), None, **options)
+    complete_run = run(tmp_path, runs.make_model(**settings), None, **options)
     files = sorted(tmp_path.glob("*.ckpt"), key=step_of)
     assert len(files) >= 2
     if len(files) > 4 and case != "after each batch":
         files = files[::3]
     for file in files:
-        resumed = run(runs, tmp_path, runs.make_model(**settings), file, **options)
+        resumed = run(tmp_path, runs.make_model(**settings), file, **options)
         assert_same_weights(complete_run[0], resumed[0])
         assert complete_run[3] == resumed[3], file
         for complete, repeated in zip(complete_run[1:3], resumed[1:3], strict=True):
@@ -147,9 +145,7 @@ def test_resuming_from_any_checkpoint_changes_nothing(
 
 
 @pytest.mark.parametrize("workers", [0, 1])
-def test_training_file_is_resumed_within_an_epoch(
-    workers: int, runs: ModuleType, tmp_path: Path
-) -> None:
+def test_training_file_is_resumed_within_an_epoch(workers: int, tmp_path: Path) -> None:
     """Shuffled batches of a file go on in the order of the interrupted epoch, also in workers."""
     instances = TSPGenerator(num_loc=6)(32, rng=torch.Generator().manual_seed(1))
     save_tensordict_to_npz(instances, tmp_path / "train.npz")
@@ -167,19 +163,19 @@ def test_training_file_is_resumed_within_an_epoch(
         )
 
     options = {"saving": {"every_n_train_steps": 3}, "max_epochs": 2}
-    complete_run = run(runs, tmp_path, model(), None, **options)
+    complete_run = run(tmp_path, model(), None, **options)
     order = [[event[3] for event in complete_run[1] if event[:2] == ("batch", e)] for e in (0, 1)]
     assert len(order[0]) == len(order[1]) == runs.NUM_BATCHES
     assert order[0] != order[1]  # another permutation in each epoch
     for file in tmp_path.glob("*.ckpt"):
-        resumed = run(runs, tmp_path, model(), file, **options)
+        resumed = run(tmp_path, model(), file, **options)
         assert_same_weights(complete_run[0], resumed[0])
         assert complete_run[3] == resumed[3]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("kind", "step"), [("am", 7), ("pomo", 10)])
-def test_killed_process_is_resumed(kind: str, step: int, runs: ModuleType, tmp_path: Path) -> None:
+def test_killed_process_is_resumed(kind: str, step: int, tmp_path: Path) -> None:
     """A process killed within an epoch leaves checkpoints from which its run ends as it would."""
     killed = tmp_path / "killed"
     killed.mkdir()
@@ -203,15 +199,15 @@ def test_killed_process_is_resumed(kind: str, step: int, runs: ModuleType, tmp_p
     assert last.stem == f"step={step - 2 if step % 2 == 0 else step - 1}"  # the kill came first
 
     options: dict[str, Any] = {"saving": {"every_n_train_steps": 2}}
-    complete_run = run(runs, tmp_path / "complete", runs.make_model(kind), None, **options)
-    resumed = run(runs, killed, runs.make_model(kind), last, **options)
+    complete_run = run(tmp_path / "complete", runs.make_model(kind), None, **options)
+    resumed = run(killed, runs.make_model(kind), last, **options)
     assert_same_weights(complete_run[0], resumed[0])
     assert complete_run[2][-1] == resumed[2][-1]
     curves = [result[3][-1]["val/reward"] for result in (complete_run, resumed)]
     assert curves[0] == curves[1]
 
 
-def test_early_stopping_is_not_forgotten(runs: ModuleType, tmp_path: Path) -> None:
+def test_early_stopping_is_not_forgotten(tmp_path: Path) -> None:
     """A run that was stopped early and killed before it could say so does not train on."""
 
     def stopping() -> EarlyStopping:
@@ -219,10 +215,10 @@ def test_early_stopping_is_not_forgotten(runs: ModuleType, tmp_path: Path) -> No
         return EarlyStopping("val/reward", mode="max", patience=1, min_delta=100.0)
 
     options: dict[str, Any] = {"saving": {}, "max_epochs": 6}
-    complete_run = run(runs, tmp_path, runs.make_model(), None, callbacks=[stopping()], **options)
+    complete_run = run(tmp_path, runs.make_model(), None, callbacks=[stopping()], **options)
     assert [event[1] for event in complete_run[1] if event[0] == "epoch"] == [0, 1]
     last = tmp_path / f"step={2 * runs.NUM_BATCHES}.ckpt"
-    resumed = run(runs, tmp_path, runs.make_model(), last, callbacks=[stopping()], **options)
+    resumed = run(tmp_path, runs.make_model(), last, callbacks=[stopping()], **options)
     assert resumed[1] == []
     assert_same_weights(complete_run[0], resumed[0])
 

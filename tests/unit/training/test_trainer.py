@@ -5,7 +5,6 @@ from __future__ import annotations
 import warnings
 
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import lightning as L
@@ -23,6 +22,7 @@ from rl4co.envs.routing import TSPEnv, TSPGenerator
 from rl4co.models import AMPPO, POMO, AttentionModel, AttentionModelPolicy
 from rl4co.training import RL4COProgressBar, RL4COTrainer
 from rl4co.training.trainer import count_devices, device_type
+from tests.unit.training import runs
 
 QUIET: dict[str, Any] = {"logger": False, "enable_checkpointing": False, "accelerator": "cpu"}
 
@@ -183,7 +183,7 @@ def test_defaults_can_be_replaced(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("options", [{"barebones": True}, {"fast_dev_run": True}])
 def test_special_modes_of_lightning(
-    options: dict[str, Any], runs: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    options: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     trainer = RL4COTrainer(epochs=1, precision=32, accelerator="cpu", **options)
@@ -192,9 +192,7 @@ def test_special_modes_of_lightning(
     assert not list(tmp_path.iterdir())
 
 
-def test_allocator_settings_are_a_choice(
-    runs: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_allocator_settings_are_a_choice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     applied: list[bool] = []
     monkeypatch.setattr(
         "rl4co.training.trainer.apply_allocator_settings", lambda: applied.append(True)
@@ -209,7 +207,7 @@ def test_allocator_settings_are_a_choice(
 
 
 @pytest.mark.parametrize("reload", [0, 1])
-def test_every_epoch_has_new_data(reload: int, runs: ModuleType, tmp_path: Path) -> None:
+def test_every_epoch_has_new_data(reload: int, tmp_path: Path) -> None:
     """Whether or not Lightning reloads loaders; and with its own trainer too."""
     batches: list[list[float]] = []
 
@@ -232,7 +230,7 @@ def test_every_epoch_has_new_data(reload: int, runs: ModuleType, tmp_path: Path)
     assert batches[3:] == batches[:3]
 
 
-def test_overfitting_repeats_the_data(runs: ModuleType, tmp_path: Path) -> None:
+def test_overfitting_repeats_the_data(tmp_path: Path) -> None:
     """`overfit_batches` means the same few batches in every epoch."""
     seen: list[float] = []
 
@@ -246,7 +244,7 @@ def test_overfitting_repeats_the_data(runs: ModuleType, tmp_path: Path) -> None:
     assert seen[0] != seen[1]
 
 
-def test_pretrained_policy_is_trained_in_training_mode(runs: ModuleType, tmp_path: Path) -> None:
+def test_pretrained_policy_is_trained_in_training_mode(tmp_path: Path) -> None:
     """A policy in evaluation mode (as from_pretrained gives it) would keep old batch statistics."""
     model = runs.make_model(policy=runs.make_policy().eval())
     statistics = {k: v.clone() for k, v in model.policy.state_dict().items() if "running" in k}
@@ -263,7 +261,7 @@ def test_pretrained_policy_is_trained_in_training_mode(runs: ModuleType, tmp_pat
     assert all(not torch.equal(value, changed[key]) for key, value in statistics.items())
 
 
-def test_early_stopping_watches_the_validation_reward(runs: ModuleType, tmp_path: Path) -> None:
+def test_early_stopping_watches_the_validation_reward(tmp_path: Path) -> None:
     """With a gain that is never reached, training stops after the first epoch without it."""
     stopping = EarlyStopping("val/reward", mode="max", patience=1, min_delta=100.0)
     trainer = runs.make_trainer(tmp_path, max_epochs=5, callbacks=[stopping])
@@ -272,7 +270,7 @@ def test_early_stopping_watches_the_validation_reward(runs: ModuleType, tmp_path
     assert stopping.stopped_epoch == 1
 
 
-def test_bfloat16_trains_on_a_cpu(runs: ModuleType, tmp_path: Path) -> None:
+def test_bfloat16_trains_on_a_cpu(tmp_path: Path) -> None:
     """Mixed precision gives finite losses, moves the weights and keeps them in float32."""
     model = runs.make_model("am", train_data_size=64)
     before = {name: value.clone() for name, value in model.policy.named_parameters()}
@@ -293,7 +291,7 @@ def test_bfloat16_trains_on_a_cpu(runs: ModuleType, tmp_path: Path) -> None:
     )
 
 
-def test_evaluation_needs_no_training(runs: ModuleType, tmp_path: Path) -> None:
+def test_evaluation_needs_no_training(tmp_path: Path) -> None:
     """`validate` and `test` use the data sets of the paper's seeds: the same numbers every time."""
     model = runs.make_model()
     results = [runs.make_trainer(tmp_path).test(model, verbose=False) for _ in range(2)]
@@ -304,7 +302,7 @@ def test_evaluation_needs_no_training(runs: ModuleType, tmp_path: Path) -> None:
     assert "val/reward" in runs.make_trainer(tmp_path).validate(model, verbose=False)[0]
 
 
-def test_several_validation_sets(runs: ModuleType, tmp_path: Path) -> None:
+def test_several_validation_sets(tmp_path: Path) -> None:
     """Each set has its own metric; the common one is the mean over all instances of all sets."""
     for name, size in (("small", 3), ("large", 9)):
         instances = TSPGenerator(num_loc=6)(size, rng=torch.Generator().manual_seed(size))

@@ -19,6 +19,7 @@ from rl4co.core.adapters import adapt
 from rl4co.core.errors import ConfigError, UnknownNameError
 from rl4co.core.ops import batchify, flatten_starts, unbatchify
 from rl4co.decoding.ant_colony import AntColony, ColonyConfig, ColonyResult
+from rl4co.decoding.edges import Rule
 from rl4co.decoding.strategies import DecodeType
 from rl4co.envs.base import RL4COEnvBase
 from rl4co.models.policies.nonautoregressive import EdgeWeights, Heuristic, NARGNNPolicy
@@ -47,12 +48,7 @@ class DeepACOPolicy(NARGNNPolicy):
     def __init__(
         self,
         env_name: str = "tsp",
-        embed_dim: int = 32,
-        num_layers_graph_encoder: int = 12,
-        num_layers_heatmap_generator: int = 3,
-        k_sparse: int | None = None,
-        edge_options: Mapping[str, Any] | None = None,
-        rule: str = "nearest",
+        rule: Rule = "nearest",
         n_ants: int | Mapping[str, int] | None = None,
         n_iterations: int | Mapping[str, int] | None = None,
         aco_kwargs: Mapping[str, Any] | None = None,
@@ -66,12 +62,7 @@ class DeepACOPolicy(NARGNNPolicy):
         }
         super().__init__(
             env_name=env_name,
-            embed_dim=embed_dim,
-            num_layers_graph_encoder=num_layers_graph_encoder,
-            num_layers_heatmap_generator=num_layers_heatmap_generator,
-            k_sparse=k_sparse,
-            edge_options=edge_options,
-            rule=rule,  # type: ignore[arg-type]
+            rule=rule,
             # Only this class knows ants.
             **{name: value for name, value in decode_types.items() if value != ANTS},
             **kwargs,

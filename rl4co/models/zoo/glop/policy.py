@@ -5,7 +5,7 @@ Paper: https://arxiv.org/abs/2312.08224. Original code: henry-yeh/GLOP.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -24,7 +24,6 @@ class GLOPPolicy(NARGNNPolicy):
     """Weights of edges by which customers are put together; tours are the sub-solver's matter.
 
     Args:
-        k_sparse: Candidate edges per customer (default: a share of all).
         n_samples: Partitions per instance.
         subprob_solver: How tours are solved: "insertion", "search" (insertion, 2-opt and Or-opt),
             "ils", "lkh" or "reviser"; or a function of coordinates `[P, n, 2]` → orders `[P, n]`.
@@ -35,10 +34,6 @@ class GLOPPolicy(NARGNNPolicy):
         self,
         env_name: str = "cvrpmvc",
         embed_dim: int = 48,
-        num_layers_graph_encoder: int = 12,
-        num_layers_heatmap_generator: int = 3,
-        k_sparse: int | None = None,
-        edge_options: Mapping[str, Any] | None = None,
         n_samples: int = 20,
         subprob_solver: str | TourFunction = "insertion",
         **kwargs: Any,
@@ -47,10 +42,6 @@ class GLOPPolicy(NARGNNPolicy):
         super().__init__(
             env_name=env_name,
             embed_dim=embed_dim,
-            num_layers_graph_encoder=num_layers_graph_encoder,
-            num_layers_heatmap_generator=num_layers_heatmap_generator,
-            k_sparse=k_sparse,
-            edge_options=edge_options,
             **{"by_node": True, **kwargs},
         )
         self.n_samples = n_samples
