@@ -64,18 +64,14 @@ def cpsat(
 ) -> SolverResult:
     """Solutions by CP-SAT, with lower bounds and proofs of optimality.
 
-    Args:
-        env: Environment.
-        td: State after reset.
+    Options:
         max_runtime: Seconds per instance at most, dispatching rules included; the search ends
             earlier if it proves optimality.
-        num_procs: Instances solved at the same time, each in a separate process.
         initial: Initial solutions `[B, T]`; None: the best of some dispatching rules.
         num_workers: Threads per instance; None shares all cores among the processes. More threads
             run more strategies side by side: 8 are a good number if there are as many cores. With
             1 and enough time, results are reproducible.
         seed: Seed of the search.
-        progress: Whether to show a progress bar; None: if stderr is a terminal.
 
     Returns:
         Actions `[B, T]`, bounds `[B]` and proofs `[B]`.
