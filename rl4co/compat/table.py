@@ -69,6 +69,8 @@ MOVED: dict[str, dict[str, str]] = {
         "Mix_Multi_Distributions"
     },
     "rl4co.envs.common.utils": {**_GENERATORS, f"{_COMPAT}.tensors": "batch_to_scalar"},
+    "rl4co.envs.eda.dpp.render": {"rl4co.envs.eda._figure": "render=draw_placement"},
+    "rl4co.envs.eda.mdpp.render": {"rl4co.envs.eda._figure": "render=draw_placement"},
     "rl4co.envs.routing.pctsp.generator": {
         "rl4co.envs.routing.pctsp.generator": "MAX_LENGTHS=TOUR_LENGTHS"
     },

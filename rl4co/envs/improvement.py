@@ -232,6 +232,11 @@ class ImprovementEnvBase(RL4COEnvBase):
         self._reject_forbidden(state, move)
         return self._move(state, move)
 
+    def _render(self, state: State, actions: Tensor | None, **options: Any) -> Any:
+        """Figure of the current solution, or of a move: `render` gets the positions after it."""
+        after = None if actions is None else self._after(state, actions)
+        return super()._render(state, after, **options)
+
     def read_action(self, state: State, action: Tensor) -> Tensor:
         """The numbers of a move that count `[*B, A]`, as int64."""
         return action[..., : state["last_action"].shape[-1]].long()

@@ -39,12 +39,14 @@ def draw_placement(
     actions: Tensor | None,
     chip: Chip,
     *,
-    objective: str,
+    objective: str = "minmax",
     ax: Axes | None = None,
     legend: bool = True,
     title: str | None = None,
 ) -> Figure:
     """Draws the board; and beside it the impedance at the ports, unless axes are given.
+
+    Ports are red, decaps blue with their order, keep-outs dark.
 
     Args:
         state: Single instance: a state without batch axis.

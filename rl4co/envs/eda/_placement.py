@@ -321,6 +321,11 @@ class PlacementEnv(RL4COEnvBase):
         index = torch.arange(num_starts, device=mask.device) % mask.sum(-1, keepdim=True)  # [*B, S]
         return free.gather(-1, index)
 
+    def _render(self, state: State, actions: Tensor | None, **options: Any) -> Any:
+        from rl4co.envs.eda._figure import draw_placement
+
+        return draw_placement(state, actions, self.chip, **options)
+
     def load_data(self, fpath: str | Path) -> TensorDict:
         """Instances from an `.npz` file.
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from torch import Tensor
 
 from rl4co.core.registry import ENVS
@@ -68,8 +66,3 @@ class DPPEnv(PlacementEnv):
             "probe is one of the cells": outside.squeeze(-1),
             **super()._instance_faults(instance),
         }
-
-    def _render(self, state: State, actions: Tensor | None, **options: Any) -> Any:
-        from rl4co.envs.eda.dpp.render import render
-
-        return render(state, actions, chip=self.chip, **options)

@@ -113,6 +113,4 @@ class MDPPEnv(PlacementEnv):
         }
 
     def _render(self, state: State, actions: Tensor | None, **options: Any) -> Any:
-        from rl4co.envs.eda.mdpp.render import render
-
-        return render(state, actions, chip=self.chip, reward_type=self.reward_type, **options)
+        return super()._render(state, actions, objective=self.reward_type, **options)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 
 from torch import Tensor
@@ -136,9 +134,3 @@ class PDPRuinRepairEnv(ImprovementEnvBase):
         pair = random_choice(self.removal_mask(state), rng)
         place = random_choice(self.reinsertion_mask(state, pair).flatten(-2), rng)
         return torch.stack([pair, place // size, place % size], -1)
-
-    def _render(self, state: State, actions: Tensor | None, **options: Any) -> Any:
-        from rl4co.envs.routing.pdp_ruin_repair.render import render
-
-        after = None if actions is None else self._after(state, actions)
-        return render(state, after, **options)

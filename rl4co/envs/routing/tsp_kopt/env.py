@@ -175,12 +175,6 @@ class TSPkoptEnv(ImprovementEnvBase):
         # Actions may also list the ends of the new edges (3 * width), which are not needed.
         return (width,) if self.two_opt_mode else (width, 3 * width)
 
-    def _render(self, state: State, actions: Tensor | None, **options: Any) -> Any:
-        from rl4co.envs.routing.tsp_kopt.render import render
-
-        after = None if actions is None else self._after(state, actions)
-        return render(state, after, **options)
-
 
 def _look_up(mask: Tensor, index: Tensor) -> Tensor:
     return mask.gather(-1, index.unsqueeze(-1)).squeeze(-1)
