@@ -16,6 +16,7 @@ import torch
 from tensordict import TensorDict, TensorDictBase
 from torch import Tensor
 
+from rl4co.core.checks import check_at_least
 from rl4co.core.errors import ConfigError, UnknownNameError, UnsupportedError
 from rl4co.core.ops import batchify
 from rl4co.core.shapes import check_shapes
@@ -148,8 +149,7 @@ class StateAugmentation:
         feats: Sequence[str] | None = None,
         rng: torch.Generator | None = None,
     ) -> None:
-        if num_augment < 1:
-            raise ConfigError(f"expected num_augment >= 1, got {num_augment}")
+        check_at_least(1, num_augment=num_augment)
         if isinstance(augment_fn, str) and augment_fn not in _AUGMENTATIONS:
             raise UnknownNameError("augmentation", augment_fn, _AUGMENTATIONS)
         self._augmentation = (

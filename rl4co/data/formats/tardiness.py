@@ -17,7 +17,7 @@ import torch
 from tensordict import TensorDict
 from torch import Tensor
 
-from rl4co.core.errors import ConfigError
+from rl4co.core.checks import check_at_least
 from rl4co.data.formats.source import TRUNCATED, Source
 
 #: Instances in each file of the OR-Library.
@@ -44,8 +44,7 @@ def read_weighted_tardiness(path: str | os.PathLike[str], num_job: int | None = 
     """
     source = Source.read(path)
     numbers = _whole_numbers(source)
-    if num_job is not None and num_job < 1:
-        raise ConfigError(f"expected num_job of at least 1, got {num_job}")
+    check_at_least(1, num_job=num_job)
     expected = 3 * (NUM_INSTANCES if num_job is None else num_job)
     if len(numbers) % expected:
         unit = f"{NUM_INSTANCES} instances" if num_job is None else f"jobs in sets of {num_job}"

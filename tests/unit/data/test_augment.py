@@ -294,7 +294,7 @@ def test_matrix_next_to_coordinates_is_repeated():
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
-        ({"num_augment": 0}, ConfigError, "num_augment >= 1"),
+        ({"num_augment": 0}, ConfigError, "num_augment of at least 1"),
         ({"num_augment": 9, "augment_fn": "dihedral8"}, ConfigError, "from 1 to 8"),
         ({"augment_fn": "dihedral"}, UnknownNameError, "did you mean 'dihedral8'"),
     ],

@@ -249,7 +249,7 @@ BAD_ARGUMENTS: dict[type, list[dict[str, Any]]] = {
         {"min_backhaul": 5, "max_backhaul": 5}, {"min_demand": 0.5}, {"num_loc": 0},
     ],
     envs.MTSPGenerator: [
-        {"num_loc": 1}, {"min_num_agents": 0}, {"min_num_agents": 6}, {"max_num_agents": 2.5},
+        {"num_loc": 1}, {"min_num_agents": 0}, {"max_num_agents": 4}, {"max_num_agents": 2.5},
         {"min_loc": 1.0}, {"mean": 0.5},
     ],
     envs.OPGenerator: [{"max_length": -1.0}],

@@ -11,7 +11,7 @@ import torch
 from tensordict import TensorDict
 from torch import Tensor
 
-from rl4co.core.errors import ConfigError
+from rl4co.core.checks import check_at_least
 from rl4co.core.graphs import CandidateGraph
 from rl4co.core.ops import all_true
 from rl4co.core.registry import ENVS
@@ -82,8 +82,7 @@ class CVRPEnv(RL4COEnvBase):
     def __init__(
         self, *args: Any, capacity_tolerance: float = CAPACITY_TOLERANCE, **kwargs: Any
     ) -> None:
-        if capacity_tolerance < 0:
-            raise ConfigError(f"expected capacity_tolerance >= 0, got {capacity_tolerance}")
+        check_at_least(0, capacity_tolerance=capacity_tolerance)
         self.capacity_tolerance = capacity_tolerance
         super().__init__(*args, **kwargs)
 

@@ -13,7 +13,7 @@ from torch.distributions import Distribution
 
 from rl4co.core.errors import ConfigError
 from rl4co.envs.distributions import SamplerSpec
-from rl4co.envs.generator import check_interval
+from rl4co.envs.generator import check_count, check_interval
 from rl4co.envs.routing._generator import RoutingGenerator
 from rl4co.envs.sampler_adapters import IntegerSampler
 from rl4co.envs.samplers import ConstantSampler, DistributionLike, Sampler
@@ -103,10 +103,8 @@ class CVRPGenerator(RoutingGenerator):
         return TensorDict(instance, batch_size=batch_size)
 
     def _check_demands(self) -> None:
-        bounds: dict[str, Any] = {"min_demand": self.min_demand, "max_demand": self.max_demand}
-        for name, value in bounds.items():
-            if not isinstance(value, int) or value < 0:
-                raise ConfigError(f"expected {name} to be an integer >= 0, got {value!r}")
+        check_count("min_demand", self.min_demand, least=0)
+        check_count("max_demand", self.max_demand)
         factors = {"capacity": self.capacity, "vehicle_capacity": self.vehicle_capacity}
         for name, value in factors.items():
             if not 0 < value < float("inf"):

@@ -10,7 +10,7 @@ import heapq
 
 import numpy as np
 
-from rl4co.core.errors import ConfigError
+from rl4co.core.checks import check_at_least
 from rl4co.envs.routing._node_queue import Floats, Ints
 from rl4co.envs.routing.cvrp.fleet import (
     Fleet,
@@ -51,8 +51,7 @@ def cheapest_insertion(
         locs `[N, 2]`, demand `[N]`, matrix `[N, N]` → `[T]`
     """
     size = len(locs)
-    if max_routes is not None and max_routes < 1:
-        raise ConfigError(f"expected max_routes of at least 1, got {max_routes}")
+    check_at_least(1, max_routes=max_routes)
     if size < _SMALLEST:
         return np.arange(1, size)
     lists = customer_lists(locs, min(num_neighbors, size - 2), matrix)

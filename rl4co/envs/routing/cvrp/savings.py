@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from rl4co.core.errors import ConfigError
+from rl4co.core.checks import check_at_least
 from rl4co.envs.routing._node_queue import Floats, Ints
 from rl4co.envs.routing.cvrp.fleet import customer_lists
 from rl4co.kernels import compiled
@@ -45,8 +45,7 @@ def savings_routes(
         >>> savings_routes(line, np.array([0, 1, 1, 1, 1]), 2).tolist()
         [1, 2, 0, 3, 4]
     """
-    if num_neighbors < 1:
-        raise ConfigError(f"expected num_neighbors of at least 1, got {num_neighbors}")
+    check_at_least(1, num_neighbors=num_neighbors)
     locs = np.asarray(locs, dtype=np.float64)
     size = len(locs)
     links = np.full((size, 2), -1, np.int64)

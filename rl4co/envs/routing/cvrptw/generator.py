@@ -11,6 +11,7 @@ import torch
 from tensordict import TensorDict
 from torch import Tensor
 
+from rl4co.core.checks import check_at_least
 from rl4co.core.errors import ConfigError
 from rl4co.core.ops import get_distance
 from rl4co.envs.routing._parts import pad_depot
@@ -59,8 +60,7 @@ class CVRPTWGenerator(CVRPGenerator):
             num_loc, min_loc, max_loc, loc_distribution, depot_distribution, **cvrp_options
         )
         self.max_time, self.duration, self.scale = max_time, duration, scale
-        if duration < 0:
-            raise ConfigError(f"expected duration >= 0, got {duration!r}")
+        check_at_least(0, duration=duration)
         # A round trip along the diagonal, and a window one unit long between integers.
         needed = 2 * (math.sqrt(2) * (max_loc - min_loc) + 1) + duration
         if max_time < needed:

@@ -12,6 +12,7 @@ from torch.distributions import Distribution
 
 from rl4co.core.errors import ConfigError, UnknownNameError
 from rl4co.envs.distributions import SamplerSpec
+from rl4co.envs.generator import check_count
 from rl4co.envs.routing._generator import RoutingGenerator
 from rl4co.envs.routing.pdp.generator import check_even_num_loc
 from rl4co.envs.samplers import DistributionLike, Sampler
@@ -111,19 +112,9 @@ class MDCPDPGenerator(RoutingGenerator):
         return location.expand(*batch_size, self.num_agents, 2).contiguous()
 
     def _check_vehicles(self) -> None:
-        counts: dict[str, Any] = {
-            "num_agents": self.num_agents,
-            "min_capacity": self.min_capacity,
-            "max_capacity": self.max_capacity,
-        }
-        for name, value in counts.items():
-            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-                raise ConfigError(f"expected {name} to be an integer >= 1, got {value!r}")
-        if self.min_capacity > self.max_capacity:
-            raise ConfigError(
-                f"expected min_capacity <= max_capacity, got {self.min_capacity} and "
-                f"{self.max_capacity}"
-            )
+        check_count("num_agents", self.num_agents)
+        check_count("min_capacity", self.min_capacity)
+        check_count("max_capacity", self.max_capacity, least=self.min_capacity)
         low, high = self.min_lateness_weight, self.max_lateness_weight
         if not 0.0 <= low <= high <= 1.0:
             raise ConfigError(

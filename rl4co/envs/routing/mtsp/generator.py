@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from numbers import Integral
 from typing import Any
 
 import torch
@@ -10,7 +9,7 @@ import torch
 from tensordict import TensorDict
 from torch.distributions import Distribution
 
-from rl4co.core.errors import ConfigError
+from rl4co.envs.generator import check_count
 from rl4co.envs.routing._generator import RoutingGenerator
 from rl4co.envs.samplers import DistributionLike, Sampler
 
@@ -41,20 +40,9 @@ class MTSPGenerator(RoutingGenerator):
         **loc_kwargs: Any,
     ) -> None:
         super().__init__(num_loc, min_loc, max_loc)
-        if num_loc < 2:
-            raise ConfigError(
-                f"expected num_loc of at least 2, the depot and a customer, got {num_loc}"
-            )
-        for name, value in (("min", min_num_agents), ("max", max_num_agents)):
-            if not isinstance(value, Integral) or value < 1:
-                raise ConfigError(
-                    f"expected {name}_num_agents to be an integer >= 1, got {value!r}"
-                )
-        if min_num_agents > max_num_agents:
-            raise ConfigError(
-                f"expected min_num_agents <= max_num_agents, got {min_num_agents} and "
-                f"{max_num_agents}"
-            )
+        check_count("num_loc", num_loc, least=2)  # the depot and a customer
+        check_count("min_num_agents", min_num_agents)
+        check_count("max_num_agents", max_num_agents, least=min_num_agents)
         self.min_num_agents, self.max_num_agents = min_num_agents, max_num_agents
         self.set_samplers(loc_kwargs, loc=self.location_spec(loc_distribution, loc_sampler))
 

@@ -10,6 +10,7 @@ import torch
 from tensordict import TensorDict
 from torch.distributions import Distribution
 
+from rl4co.core.checks import check_at_least
 from rl4co.core.errors import ConfigError
 from rl4co.envs.generator import check_interval
 from rl4co.envs.routing._generator import RoutingGenerator
@@ -52,8 +53,7 @@ class SVRPGenerator(RoutingGenerator):
     ) -> None:
         super().__init__(num_loc, min_loc, max_loc)
         check_interval("skill", min_skill, max_skill)
-        if min_skill < 0:
-            raise ConfigError(f"expected min_skill >= 0, got {min_skill!r}")
+        check_at_least(0, min_skill=min_skill)
         self.min_skill, self.max_skill = min_skill, max_skill
         self.tech_costs = tuple(float(cost) for cost in tech_costs)
         if not self.tech_costs or min(self.tech_costs) < 0 or max(self.tech_costs) == 0:

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from rl4co.core.checks import check_at_least
 from rl4co.core.errors import ConfigError
 from rl4co.envs.routing._node_queue import Floats, Ints, push
 from rl4co.envs.routing.tsp.cycle import (
@@ -61,10 +62,7 @@ def check_guide(guide: np.ndarray, batch: int, size: int, rounds: int, perturbat
         raise ConfigError(
             f"expected a guide of shape {[batch, size, size]}, got {list(guide.shape)}"
         )
-    if min(rounds, perturbations) < 0:
-        raise ConfigError(
-            f"expected rounds and perturbations of at least 0, got {rounds} and {perturbations}"
-        )
+    check_at_least(0, rounds=rounds, perturbations=perturbations)
 
 
 def check_unguided(options: Mapping[str, Any]) -> None:
