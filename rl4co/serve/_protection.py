@@ -1,4 +1,4 @@
-"""What every request must pass: size, origin and token."""
+"""Checks of every request: size, origin and token."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Protection:
         app: The application.
         token: Expected as `Authorization: Bearer TOKEN` or `?token=TOKEN` by everything below
             `/api`; None: not needed, but then requests must name this machine as their host, so
-            that no web site can reach the server under a name of its own.
+            that no web site can reach the server under another name.
         max_body: Bytes of a request.
     """
 
@@ -79,13 +79,13 @@ class Protection:
             return None
         if not scope["path"].startswith("/api"):
             return None
-        given = headers.get("authorization", "").removeprefix("Bearer ")
-        if not given:
+        token = headers.get("authorization", "").removeprefix("Bearer ")
+        if not token:
             query = parse_qs(scope["query_string"].decode("latin-1"))
-            given = query.get("token", [""])[0]
-        if hmac.compare_digest(given.encode("utf-8", "replace"), self.token.encode()):
+            token = query.get("token", [""])[0]
+        if hmac.compare_digest(token.encode("utf-8", "replace"), self.token.encode()):
             return None
-        got = "another one" if given else "none"
+        got = "another one" if token else "none"
         return 401, f"expected the token of this server, got {got}; see its command line"
 
     async def _read(

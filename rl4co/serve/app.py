@@ -196,16 +196,16 @@ def _add_jobs(app: FastAPI, workers: Workers, jobs: Jobs) -> None:
         return schemas.JobId(id=jobs.submit(payload, workers.ask("check", payload)).id)
 
     @app.get("/api/jobs/{job_id}")
-    async def job(job_id: str) -> schemas.Job:
+    async def get_job(job_id: str) -> schemas.Job:
         """A job and its results so far."""
         return schemas.Job(**jobs.get(job_id).record())
 
     @app.delete("/api/jobs/{job_id}")
     async def cancel(job_id: str) -> schemas.Job:
         """Cancel a job; its processes end within two seconds."""
-        chosen = jobs.get(job_id)
-        chosen.cancel()
-        return schemas.Job(**chosen.record())
+        job = jobs.get(job_id)
+        job.cancel()
+        return schemas.Job(**job.record())
 
     @app.get("/api/jobs/{job_id}/events", response_class=EventSourceResponse)
     async def events(request: Request, job_id: str) -> EventSourceResponse:
@@ -213,19 +213,18 @@ def _add_jobs(app: FastAPI, workers: Workers, jobs: Jobs) -> None:
 
         `Last-Event-ID` continues after an event.
         """
-        chosen = jobs.get(job_id)
+        job = jobs.get(job_id)
         text = request.headers.get("last-event-id", "0")
-        first = min(int(text[:12]), len(chosen.events)) if text.isdecimal() else 0
+        first = min(int(text[:12]), len(job.events)) if text.isdecimal() else 0
 
         async def stream() -> AsyncIterator[dict[str, Any]]:
             position = first
             while True:
-                for event in chosen.events[position:]:
+                for event in job.events[position:]:
                     position += 1
                     yield {"id": str(position), "event": event.name, "data": event.data}
-                    if event.name == "done":
-                        return
-                if await request.is_disconnected():
+                is_complete = position == len(job.events) and job.events[-1].name == "done"
+                if is_complete or await request.is_disconnected():
                     return
                 await asyncio.sleep(_POLL_INTERVAL)
 
@@ -238,22 +237,22 @@ def _add_jobs(app: FastAPI, workers: Workers, jobs: Jobs) -> None:
         method: Annotated[int, Query(ge=0, le=1000)] = 0,
     ) -> Response:
         """The solution of a method as a file."""
-        chosen = jobs.get(job_id)
-        if method >= len(chosen.methods):
+        job = jobs.get(job_id)
+        if method >= len(job.methods):
             raise RequestError(
-                f"expected a method from 0 to {len(chosen.methods) - 1}, got {method}",
+                f"expected a method from 0 to {len(job.methods) - 1}, got {method}",
                 422,
                 "method",
             )
-        actions = chosen.actions[method]
+        actions = job.actions[method]
         if actions is None:
-            is_final = chosen.methods[method]["state"] in FINAL
+            is_final = job.methods[method]["state"] in FINAL
             text = "it ended without one" if is_final else "try again when it has ended"
             raise RequestError(f"expected a method with a solution, got none; {text}", 404)
-        row = chosen.methods[method]
+        row = job.methods[method]
         payload = {
-            "problem": chosen.checked["problem"],
-            "instance": chosen.checked["instance"],
+            "problem": job.checked["problem"],
+            "instance": job.checked["instance"],
             "actions": actions,
             "format": format,
             "title": f"{row['name']} · {row['cost']:.6g}",

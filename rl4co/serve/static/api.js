@@ -8,9 +8,15 @@ export class ServiceError extends Error {
   }
 }
 
-// The token of services that require one comes with the address, from which it is removed.
-const token = new URLSearchParams(location.search).get("token");
-if (token) history.replaceState(null, "", location.pathname);
+// The token of services that require one comes with the address, from which it is removed; the
+// browser keeps it until the tab is closed.
+const KEY = "rl4co-token";
+const stated = new URLSearchParams(location.search).get("token");
+if (stated) {
+  history.replaceState(null, "", location.pathname);
+  sessionStorage.setItem(KEY, stated);
+}
+const token = stated || sessionStorage.getItem(KEY);
 
 async function send(method, path, body) {
   const headers = token ? { Authorization: `Bearer ${token}` } : {};

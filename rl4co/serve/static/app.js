@@ -209,7 +209,8 @@ class App {
     const showSamples = () => { samples.hidden = !decoding.value.includes("sampling"); };
     decoding.addEventListener("change", showSamples);
     showSamples();
-    return details.replaceChildren(decoding, samples);
+    const hint = model.size && html("p", { class: "hint" }, `Trained on ${this.problem.size_name}: ${model.size}`);
+    return details.replaceChildren(...[decoding, samples, hint].filter(Boolean));
   }
 
   showMethods() {

@@ -30,6 +30,8 @@ export class PlaneDrawing {
   setView(view) {
     this.view = view;
     this.bounds = view.bounds;
+    this.scale = null; // nothing is drawn while the drawing is hidden
+    this.marks = [];
     this.focused = Math.min(this.focused, view.nodes.length - 1);
     this.root.setAttribute("aria-label", `Map of ${view.nodes.length} nodes`);
     this.resize();

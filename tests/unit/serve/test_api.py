@@ -77,6 +77,7 @@ def test_job_compares_methods(server: Server):
     events = list(server.events(job))
     assert [number for number, _, _ in events] == list(range(1, len(events) + 1))
     assert list(server.events(job, after=len(events) - 2)) == events[-2:]
+    assert list(server.events(job, after=10**9)) == []
     result = server.client.get(f"/api/jobs/{job}").json()
     assert events[-1][1] == "done" and events[-1][2]["methods"][0]["cost"] is not None
     assert [method["state"] for method in result["methods"]] == ["done"] * 3

@@ -35,6 +35,7 @@ TIMEOUT = 60_000
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
+    sync_api.expect.set_options(timeout=TIMEOUT)
     with sync_api.sync_playwright() as playwright:
         running = playwright.chromium.launch(executable_path=BROWSER, args=list(FLAGS))
         yield running
@@ -78,8 +79,9 @@ def draw(page: Any, problem: str, size: int) -> None:
     with page.expect_response("**/api/instances/random"):
         page.select_option("#problem", problem)
     page.fill("#size", str(size))
-    with page.expect_response("**/api/instances/random"):
-        page.click("#random [type=submit]")
+    page.click("#random [type=submit]")
+    has_depot = problem not in ("tsp", "jssp", "flp")
+    sync_api.expect(page.locator("#table tbody tr")).to_have_count(size + has_depot)
 
 
 def solve(page: Any) -> None:
@@ -113,6 +115,7 @@ def test_solution_is_drawn(page: Any, problem: str, size: int, shape: str, count
     if problem == "jssp":
         page.fill("#machines", "3")
         page.click("#random [type=submit]")
+        sync_api.expect(page.locator("#table thead th")).to_have_count(5)
     solve(page)
     page.click("[aria-label='To the end']")
     sync_api.expect(page.locator(f"#player {shape}")).to_have_count(count)
@@ -167,6 +170,8 @@ def test_playback_by_mouse_and_keys(page: Any):
     assert position(page) == (0, 8)
     page.keyboard.press("ArrowRight")
     assert position(page) == (1, 8)
+    draw(page, "tsp", 5)  # fewer nodes than the hidden drawing shows
+    sync_api.expect(page.locator("#editor .node:visible")).to_have_count(5)
 
 
 def test_what_if(page: Any):
@@ -199,7 +204,7 @@ def test_editing(page: Any, tmp_path: Path):
     """By mouse, keys and table; the changed instance is what is saved and loaded."""
     draw(page, "cvrp", 5)
     nodes = page.locator("#editor .node")
-    assert nodes.count() == 6
+    sync_api.expect(nodes).to_have_count(6)
     box = page.locator("#editor svg").bounding_box()
     page.mouse.click(box["x"] + 0.5 * box["width"], box["y"] + 0.97 * box["height"])
     assert nodes.count() == 7
