@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import abc
 import dataclasses
+import functools
 import hashlib
 import inspect
 import json
@@ -17,6 +18,8 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
+
+import torch
 
 from tensordict import TensorDict
 from torch import Tensor, nn
@@ -31,6 +34,7 @@ from rl4co.pretrained import CONFIG_FILE, WEIGHTS_FILE, find_model
 from rl4co.solvers._worker_pool import WorkerPool
 from rl4co.tasks.approaches import supported_limits
 from rl4co.tasks.benchmark.instances import Entry, stack
+from rl4co.tasks.benchmark.machine import machine_facts
 from rl4co.tasks.benchmark.recipes import key_of, train, weights_digest
 from rl4co.tasks.benchmark.spec import (
     BenchmarkSpec,
@@ -49,8 +53,18 @@ from rl4co.tasks.metrics import Incumbents, per_instance_time
 #: Longest text of an error that is kept.
 ERROR_LENGTH = 2000
 
+#: Name of the time of a single instance among the facts of results.
+LATENCY = "latency"
+#: Seconds from which the first call of a policy is not repeated to measure it.
+_LONG_CALL = 2.0
+
 #: Arguments of solvers that are not options of a method.
 _NO_OPTIONS = {"env", "td", "max_runtime", "num_procs", "progress", "initial"}
+
+
+@functools.cache
+def _machine() -> str:
+    return str(machine_facts()["machine"])
 
 
 class Runner(abc.ABC):
@@ -85,7 +99,7 @@ class Runner(abc.ABC):
 
     def facts(self) -> dict[str, str]:
         """What produced the results, beside the method's settings."""
-        return {"version": __version__}
+        return {"version": __version__, "machine": _machine()}
 
     def prepare(self) -> None:  # noqa: B027
         """Called before :meth:`run`; raises if the method cannot run at all."""
@@ -210,6 +224,7 @@ class PolicyRunner(Runner):
         self.method, self.batch_size = method, method.batch_size
         self._policy: nn.Module | None = None
         self._warm: set[str] = set()
+        self._latency: float | None = None
 
     @abc.abstractmethod
     def source(self) -> Path:
@@ -261,8 +276,8 @@ class PolicyRunner(Runner):
         seeds = [derive_seed(self.method.seed, number, entries[0].fingerprint)
                  for number in range(self.method.passes)]  # fmt: skip
         if problem not in self._warm:
-            self._evaluate(policy, env, instances[:1], seeds[0])
             self._warm.add(problem)
+            self._latency = self._measure_latency(policy, env, instances[:1], seeds[0])
         passes: list[_Pass] = []
         for seed in seeds:
             out = self._evaluate(policy, env, instances, seed)
@@ -272,6 +287,25 @@ class PolicyRunner(Runner):
             costs = out.get("incumbents", out["rewards"].new_empty(0, len(entries)))
             passes.append(_Pass(elapsed, out["actions"], times, costs))
         return passes
+
+    def _measure_latency(
+        self, policy: nn.Module, env: RL4COEnvBase, instance: TensorDict, seed: int
+    ) -> float:
+        """Seconds of a single instance with one thread; the first call is not measured if short."""
+        threads = torch.get_num_threads()
+        torch.set_num_threads(1)
+        try:
+            seconds = self._evaluate(policy, env, instance, seed)["inference_time"]
+            if seconds < _LONG_CALL:
+                seconds = self._evaluate(policy, env, instance, seed)["inference_time"]
+        finally:
+            torch.set_num_threads(threads)
+        return float(seconds)
+
+    def facts(self) -> dict[str, str]:
+        """With the time of a single instance on one core, which no batch shares."""
+        latency = {} if self._latency is None else {LATENCY: f"{self._latency:.4g}"}
+        return {**super().facts(), **latency}
 
     def _evaluate(
         self, policy: nn.Module, env: RL4COEnvBase, instances: TensorDict, seed: int

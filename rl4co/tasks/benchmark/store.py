@@ -158,6 +158,11 @@ class ResultStore:
         results = [self.results[key] for key in keys if key in self.results]
         return results if len(results) == len(keys) else None
 
+    def facts(self, keys: Sequence[str]) -> Mapping[str, str]:
+        """What produced the results of a batch, as far as it is stored."""
+        batch = self.batches.get(batch_key(keys))
+        return batch[-1].facts if batch else {}
+
     def settle_weights(self) -> list[str]:
         """Keeps results of one set of weights for each recipe: those with most batches.
 

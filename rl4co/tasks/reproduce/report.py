@@ -20,11 +20,16 @@ from rl4co.tasks.reproduce.plots import draw
 from rl4co.tasks.reproduce.results import METRICS, Results
 from rl4co.tasks.tables import csv_table, markdown_table
 
+#: The table of all cells, and its metrics.
+ALL_METHODS = "all_methods"
+_MODERN = ("cost", "gap", "worst", "solved", "pi", "time", "latency", "solver", "minutes")
 #: What is said above the tables.
 LEGEND = """\
 Ours first, then the paper's value in italics (with its size, where that differs). Behind ± is half
 of the 95 % interval: over training seeds if there are at least three, else over test instances.
-The smallest gap of a column is bold, the second one underlined."""
+The smallest gap of a column is bold, the second one underlined. Times are per instance, of a batch;
+"one instance, one core" is that of a batch of one, "solver at equal time" the gap that the
+reference solver had by then."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,8 +56,18 @@ def make_page(results: Results, claim: str | None = None) -> Page:
     """
     paper = PaperValues(results.family.paper)
     tables = [view for view in results.family.views if "table" in view]
-    pivots = tuple(make_pivot(results, paper, view) for view in tables)
-    return Page(results, pivots, tuple(judge(results, paper, claim)))
+    pivots = [make_pivot(results, paper, view) for view in tables]
+    if results.measured:
+        pivots.append(make_pivot(results, PaperValues([]), _all_methods(results)))
+    return Page(results, tuple(pivots), tuple(judge(results, paper, claim)))
+
+
+def _all_methods(results: Results) -> dict[str, Any]:
+    """The view of all cells, with the metrics that any of them has."""
+    known = [name for name in _MODERN if any(m.mean(name) is not None for m in results.measured)]
+    axes = [axis for axis, options in results.family.axes.items() if len(options) > 1]
+    rows = axes or [*results.family.axes][-1:]
+    return {"table": ALL_METHODS, "rows": rows, "columns": [], "cells": known or ["gap"]}
 
 
 def write_page(page: Page, folder: Path) -> list[Path]:
@@ -72,6 +87,7 @@ def write_page(page: Page, folder: Path) -> list[Path]:
         "claims": [dataclasses.asdict(verdict) for verdict in page.verdicts],
         "notes": list(page.results.notes),
         "machine": machine_facts(),
+        "machines": list(page.results.machines),
     }
     texts["report.json"] = json.dumps(content, indent=1) + "\n"
     for name, text in texts.items():
@@ -92,7 +108,7 @@ def page_text(page: Page, plots: Sequence[Path]) -> str:
         f"trainings of {_range(steps)} steps" if steps else "no trainings",
         "one seed" if seeds == 1 else f"{seeds} seeds",
         f"{minutes:.0f} minutes of training in all",
-        f"rl4co {machine_facts()['rl4co']}, {machine_facts()['machine']}",
+        *results.machines,
     ]
     parts = [f"# {family.title}", family.about, "; ".join(facts) + ".", "## Claims"]
     parts += [claims_table(page.verdicts), LEGEND]

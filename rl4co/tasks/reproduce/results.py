@@ -17,8 +17,14 @@ from rl4co.solvers._worker_pool import WorkerPool
 from rl4co.tasks.benchmark.instances import InstanceSet, load_set
 from rl4co.tasks.benchmark.recipes import folder_of, is_trained, read_training
 from rl4co.tasks.benchmark.run import find_results
-from rl4co.tasks.benchmark.runners import Runner, make_runner
-from rl4co.tasks.benchmark.spec import DEFAULT_TIME_LIMIT, Method, Source, TrainedMethod
+from rl4co.tasks.benchmark.runners import LATENCY, Runner, make_runner
+from rl4co.tasks.benchmark.spec import (
+    DEFAULT_TIME_LIMIT,
+    Method,
+    SolverMethod,
+    Source,
+    TrainedMethod,
+)
 from rl4co.tasks.benchmark.store import Result, ResultStore
 from rl4co.tasks.metrics import Incumbents, primal_integral
 from rl4co.tasks.reproduce.table import Cell, Family
@@ -34,6 +40,8 @@ METRICS: Mapping[str, tuple[str, int]] = {
     "worst": ("worst gap (%)", 2),
     "pi": ("primal integral (%)", 2),
     "time": ("time (s)", 4),
+    "latency": ("one instance, one core (s)", 4),
+    "solver": ("solver at equal time (%)", 2),
     "solved": ("solved (%)", 0),
     "steps": ("steps", 0),
     "minutes": ("training (min)", 1),
@@ -58,6 +66,8 @@ class Measured:
         errors: Reasons of failures, and how often each occurred.
         maximize: Whether more is better.
         points: Trajectories of times and values, by seed and instance.
+        latency: Seconds of a single instance on one core.
+        reference_points: Trajectories of the reference, by instance.
     """
 
     cell: Cell
@@ -69,6 +79,8 @@ class Measured:
     errors: Mapping[str, int]
     maximize: bool
     points: Sequence[Sequence[Sequence[tuple[float, float]]]]
+    latency: float | None = None
+    reference_points: Sequence[Sequence[tuple[float, float]]] = ()
 
     @property
     def axes(self) -> Mapping[str, str]:
@@ -104,8 +116,12 @@ class Measured:
         if metric in ("minutes", "seconds"):
             times = self.per_instance(metric)
             return float(times.mean()) if times.size else None
+        if metric == "latency":
+            return self.latency
         if np.isnan(self.values).all():
             return None
+        if metric == "solver":
+            return self._gap_of_reference()
         if metric == "worst":
             number = float(np.nanmax(self.gaps)) if not np.isnan(self.gaps).all() else None
             return number
@@ -114,6 +130,17 @@ class Measured:
             return _PERCENT * (-ratio if self.maximize else ratio)
         array = self.per_instance(metric)
         return None if np.isnan(array).all() else float(np.nanmean(array))
+
+    def _gap_of_reference(self) -> float | None:
+        """Mean gap of what the reference had found in the time of a single instance."""
+        if self.latency is None or len(self.reference_points) < len(self.references):
+            return None
+        found = [[v for t, v in each if t <= self.latency] for each in self.reference_points]
+        if not all(found):
+            return None  # on some instances it had no solution yet
+        values = np.array([each[-1] for each in found])
+        gaps = (values - self.references) / np.abs(self.references)
+        return _PERCENT * float((-gaps if self.maximize else gaps).mean())
 
     def half_width(self, metric: str) -> float | None:
         """Half of the 95 % interval of the mean: over seeds if there are three, else instances."""
@@ -139,11 +166,13 @@ class Results:
         family: The family.
         measured: Results of each cell, in the order of the axes.
         notes: Remarks for the reader.
+        machines: Versions and machines that made the results.
     """
 
     family: Family
     measured: Sequence[Measured]
     notes: Sequence[str]
+    machines: Sequence[str] = ()
 
     @property
     def done(self) -> int:
@@ -223,9 +252,12 @@ def collect(
                 errors=table.errors,
                 maximize=table.maximize,
                 points=table.points,
+                latency=table.latency,
+                reference_points=table.reference_points,
             )
         )
-    return Results(family, measured, notes)
+    machines = {machine for table in tables for machine in table.machines}
+    return Results(family, measured, notes, sorted(machines))
 
 
 def _label(cell: Cell) -> str:
@@ -245,6 +277,9 @@ class _Table:
     reference_values: Numbers
     points: list[list[tuple[tuple[float, float], ...]]]
     errors: dict[str, int]
+    reference_points: list[tuple[tuple[float, float], ...]]
+    latency: float | None
+    machines: set[str]
 
 
 def _table(cell: Cell, store: ResultStore, root: Path, sets: Sets, pool: WorkerPool) -> _Table:
@@ -263,13 +298,27 @@ def _table(cell: Cell, store: ResultStore, root: Path, sets: Sets, pool: WorkerP
     reference: list[list[Result | None]] = [[None] * len(known)]
     if cell.reference is not None:
         reference = [_row(cell.reference, instances, store, root, pool)]
+    facts = [
+        store.facts([runner.key(entry) for entry in batch])
+        for runner in (runner_of(method, pool, root) for method in cell.methods)
+        for batch in instances.batches(runner.batch_size)
+    ]
+    seconds = _array(rows, "seconds")
+    latencies = [float(each[LATENCY]) for each in facts if LATENCY in each]
+    if isinstance(cell.methods[0], SolverMethod):  # solvers solve one instance at a time
+        latencies = seconds[~np.isnan(seconds)].tolist()
     return _Table(
+        reference_points=[each.incumbents for each in reference[0] if each is not None],
+        latency=float(np.median(latencies)) if latencies else None,
+        machines={
+            f"rl4co {each['version']}, {each['machine']}" for each in facts if "machine" in each
+        },
         cell=cell,
         key=repr(unnamed(cell.source)),
         maximize=maximize,
         known=sign * np.array([np.nan if value is None else value for value in known]),
         values=sign * _array(rows, "value"),
-        seconds=_array(rows, "seconds"),
+        seconds=seconds,
         reference_values=sign * _array(reference, "value"),
         points=[[() if each is None else each.incumbents for each in row] for row in rows],
         errors=errors,
@@ -290,9 +339,11 @@ def _array(rows: Sequence[Sequence[Result | None]], field: str) -> Numbers:
 
 
 def _integrals(family: Family, table: _Table, references: Numbers) -> Numbers:
-    """Primal integrals over the `horizon` of the profile; NaN without one."""
+    """Primal integrals over the `horizon` of the profile, or the time limit of the reference."""
     integrals = np.full(table.values.shape, np.nan)
     horizon = family.variables.get("horizon")
+    if horizon is None and isinstance(table.cell.reference, SolverMethod):
+        horizon = table.cell.reference.time_limit
     if horizon is None:
         return integrals
     for seed, row in enumerate(table.points):

@@ -239,6 +239,8 @@ def test_shards_together_are_the_whole(tmp_path: Path, monkeypatch: pytest.Monke
     files = sorted(file.name for file in (tmp_path / "parts").glob("results*"))
     assert files == ["results.1-of-2.jsonl", "results.2-of-2.jsonl"]
     assert "POMO is better" in page_text(make_page(whole), [])
+    assert all(each.latency is not None and each.latency > 0 for each in whole.measured)
+    assert len(whole.machines) == 1
 
 
 def test_merge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -429,6 +431,27 @@ def test_prizes():
     assert measured.mean("gap") == pytest.approx(15.0)
     assert measured.mean("gap_of_means") == pytest.approx(15.0)
     assert measured.mean("worst") == pytest.approx(20.0) and measured.mean("solved") == 100.0
+
+
+def test_solver_at_equal_time(tmp_path: Path):
+    """The gap that the reference had when a single instance was solved on one core."""
+    cell = Cell({"method": "POMO", "decoding": "greedy"}, None, ())
+    values, known = np.array([[11.0, 12.0]]), np.array([10.0, 10.0])
+    early, late = [(0.1, 15.0), (0.4, 11.0), (2.0, 10.0)], [(0.2, 13.0), (3.0, 10.0)]
+    measured = Measured(
+        cell, values, known, values, values, (), {}, False, (),
+        latency=0.5, reference_points=[early, late],
+    )  # fmt: skip
+    assert measured.mean("solver") == pytest.approx(20.0)  # 11 and 13 by then
+    assert measured.mean("latency") == 0.5
+    too_fast = dataclasses.replace(measured, latency=0.15)
+    assert too_fast.mean("solver") is None
+    family = load_family(write_file(tmp_path), "smoke")
+    page = make_page(Results(family, [measured], (), ["rl4co 0, a machine"]))
+    (pivot,) = [each for each in page.pivots if each.name == "all_methods"]
+    metrics = [metric for _, metric in pivot.columns]
+    assert {"gap", "worst", "solved", "latency", "solver"} <= set(metrics)
+    assert "a machine" in page_text(page, [])
 
 
 # ---------------------------------------------------------------- bad input

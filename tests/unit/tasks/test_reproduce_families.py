@@ -38,6 +38,10 @@ def test_smoke(name: str, tmp_path: Path):
     errors = {reason for each in results.measured for reason in each.errors}
     assert not errors
     assert results.done == len(results.measured) > 0
+    if name == "improve":  # trajectories, of which primal integrals are made
+        lengths = [len(points) for m in results.measured for row in m.points for points in row]
+        assert max(lengths) > 1
+        assert all(m.mean("pi") is not None for m in results.measured)
     page = make_page(results)
     files = {file.name for file in write_page(page, tmp_path / name)}
     assert {"report.md", "report.json", "claims.md", "cells.csv"} <= files
