@@ -6,8 +6,16 @@ import pytest
 import torch
 
 from rl4co.core.errors import ConfigError, UnknownNameError, UnsupportedError
-from rl4co.envs import CVRPEnv, SDVRPEnv, TSPEnv
-from rl4co.models import EAS, AttentionModelPolicy, EASEmb, EASLay, MVMoE_POMO
+from rl4co.envs import ATSPEnv, CVRPEnv, SDVRPEnv, TSPEnv
+from rl4co.models import (
+    EAS,
+    AttentionModelPolicy,
+    EASEmb,
+    EASLay,
+    MatNetPolicy,
+    MVMoE_POMO,
+    PolyNetPolicy,
+)
 from rl4co.models.rl.losses import eas_loss
 from rl4co.models.zoo.eas.adaptation import ResidualLayer
 from rl4co.models.zoo.eas.sampling import ImitatingSampling
@@ -292,6 +300,24 @@ def test_experts():
     assert bool(result.rewards.isfinite().all())
     with pytest.raises(UnsupportedError, match="use EASLay or ActiveSearch"):
         EASEmb(env, policy, draw(env))
+
+
+@pytest.mark.parametrize("cls", [EASEmb, EASLay])
+def test_decoders_with_a_memory_raise(env, cls):
+    """PolyNet's solutions remember the strategy that they follow."""
+    policy = PolyNetPolicy(k=2, env_name=env.name, poly_layer_dim=8, **TINY)
+    with pytest.raises(UnsupportedError, match="PolyNetDecoder"):
+        cls(env, policy, draw(env))
+
+
+def test_embeddings_of_matnet():
+    """Keys from the columns of a matrix learn like those of coordinates."""
+    env = ATSPEnv(generator_params={"num_loc": 5}, seed=0)
+    policy = MatNetPolicy(**{**TINY, "num_encoder_layers": 2}).eval()
+    data = env.generator(2)
+    found = EASEmb(env, policy, data, max_iters=4, seed=1).search()
+    start = policy(env.reset(data), env, decode_type="multistart_greedy", select_best=True)
+    assert bool((found.rewards >= start["reward"] - 1e-5).all())
 
 
 def test_policies_that_cannot_replay_raise(env):

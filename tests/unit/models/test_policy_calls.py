@@ -264,13 +264,12 @@ def test_a_state_that_was_written_into_raises_with_the_key():
 
 
 def test_compiled_policies_decode_and_train():
-    """One compiled policy: greedy, several samples, multi-start and a training step in turn."""
+    """One compiled policy: several samples, multi-start and a training step in turn."""
     env = TSPEnv(generator_params={"num_loc": 4}, seed=3)
     policy, td = AttentionModelPolicy(env_name="tsp", **TINY), env.reset(batch_size=2)
     torch.compiler.reset()
     compiled = torch.compile(policy, backend="eager")
     for settings in (
-        {"decode_type": "greedy"},
         {"decode_type": "sampling", "num_samples": 2},
         {"decode_type": "multistart_greedy"},
     ):

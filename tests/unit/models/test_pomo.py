@@ -251,12 +251,11 @@ def test_augmentations_by_function(env):
 
 
 @pytest.mark.learning
-@pytest.mark.parametrize(("name", "bound"), [("tsp", 0.8), ("cvrp", 0.88)])
-def test_training_improves(name, bound, require):
-    env = {"tsp": TSPEnv, "cvrp": CVRPEnv}[name](generator_params={"num_loc": 10})
+def test_training_improves(require):
+    env = CVRPEnv(generator_params={"num_loc": 10})
     settings = {**TINY, "embed_dim": 32, "num_heads": 4}
     model = POMO(env, policy_kwargs=settings, num_augment=1, seed=2)
     ratio = cost_ratio(
         model, lambda: train_steps(model, 50, 32, 2e-3), decode_type="multistart_sampling"
     )
-    require("cost after / before", ratio, below=bound)
+    require("cost after / before", ratio, below=0.88)

@@ -446,8 +446,7 @@ PLATEAU = {
 STEPS = {"lr_scheduler": "MultiStepLR", "lr_scheduler_kwargs": {"milestones": [1, 2]}}
 # 4 batches of 4 updates make 16 updates per epoch.
 RESUMES = {
-    "after a batch": ({"every_n_train_steps": 12}, STEPS),
-    "at the end of an epoch": ({}, STEPS),
+    "after a batch": ({"every_n_train_steps": 20}, STEPS),
     "on a plateau, after a batch": ({"every_n_train_steps": 16}, PLATEAU),
     "on a plateau, at the end of an epoch": ({}, PLATEAU),
     "on a plateau, after validation": ({"save_on_train_epoch_end": False}, PLATEAU),
@@ -560,11 +559,10 @@ def test_values_start_at_the_mean_reward(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("problem", "num_batches", "options", "precision", "bound"),
     [
-        (TSPEnv, 20, {}, "32-true", 0.8),
         (TSPEnv, 20, {"normalize_adv": True}, "bf16-mixed", 0.8),
         (CVRPEnv, 30, {"normalize_adv": True}, "32-true", 0.93),
     ],
-    ids=["tsp", "tsp-bf16", "cvrp"],
+    ids=["tsp-bf16", "cvrp"],
 )
 def test_training_improves(problem, num_batches, options, precision, bound, tmp_path, require):
     """Ten nodes, 8 updates per batch."""

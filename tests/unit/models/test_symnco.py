@@ -306,11 +306,10 @@ def test_checkpoint(env, tmp_path):
 
 
 @pytest.mark.learning
-@pytest.mark.parametrize("name", ["tsp", "cvrp"])
-def test_training_improves(name, require):
+def test_training_improves(require):
     """Shorter tours, and embeddings that are more alike than before."""
     torch.manual_seed(0)
-    env = {"tsp": TSPEnv, "cvrp": CVRPEnv}[name](generator_params={"num_loc": 10})
+    env = TSPEnv(generator_params={"num_loc": 10})
     settings = {**TINY, "embed_dim": 32, "num_heads": 4, "normalization": "instance"}
     model = SymNCO(env, policy_kwargs=settings, seed=2)
     held_out = env.reset(env.generator(128, rng=derive_generator("held out")))

@@ -108,6 +108,11 @@ def check_decoder(decoder: Any, learns_embeddings: bool) -> None:
             "expected a decoder with a PointerAttention under `pointer` for efficient active "
             f"search, got {type(decoder).__name__}; use ActiveSearch, which accepts any policy"
         )
+    if type(decoder).start_memory is not ConstructiveDecoder.start_memory:
+        raise UnsupportedError(
+            "expected a decoder whose solutions have no memory for efficient active search, got "
+            f"{type(decoder).__name__}; use ActiveSearch, which accepts any policy"
+        )
     if decoder.replay_keys is None:
         raise UnsupportedError(
             f"expected a decoder that can replay its steps, got {type(decoder).__name__} with "
