@@ -29,7 +29,7 @@ class Protection:
     Args:
         app: The application.
         token: Expected as `Authorization: Bearer TOKEN` or `?token=TOKEN` by everything below
-            `/api`; None: not needed, but then requests must name this machine as their host, so
+            `/api/`; None: not needed, but then requests must name this machine as their host, so
             that no web site can reach the server under another name.
         max_body: Bytes of a request.
     """
@@ -77,7 +77,7 @@ class Protection:
                     "server with --token to reach it under other names"
                 )
             return None
-        if not scope["path"].startswith("/api"):
+        if not scope["path"].startswith("/api/"):  # the page itself, such as /api.js, is public
             return None
         token = headers.get("authorization", "").removeprefix("Bearer ")
         if not token:

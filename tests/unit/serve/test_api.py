@@ -355,7 +355,8 @@ def test_token():
     async def statuses() -> list[int]:
         transport = httpx.ASGITransport(create_app(token=token))
         async with httpx.AsyncClient(transport=transport, base_url="http://a.example") as client:
-            return [
+            page = [(await client.get(path)).status_code for path in ("/", "/api.js", "/app.js")]
+            return page + [
                 (await client.get("/api/problems", headers=headers, params=params)).status_code
                 for headers, params in (
                     ({}, {}),
@@ -366,7 +367,7 @@ def test_token():
                 )
             ]
 
-    assert asyncio.run(statuses()) == [401, 401, 401, 200, 200]
+    assert asyncio.run(statuses()) == [200, 200, 200, 401, 401, 401, 200, 200]
 
 
 @pytest.mark.parametrize(
