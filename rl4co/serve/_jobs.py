@@ -99,7 +99,7 @@ class Job:
             for number in range(len(self.methods)):
                 self._run_method(number, workers)
             self._finish()
-        except BaseException as error:  # whatever happens, clients must see an end
+        except BaseException as error:  # clients must see an end in any case
             self.emit("error", message="expected a result, got a failure of the server")
             self._finish("failed")
             if not isinstance(error, Exception):

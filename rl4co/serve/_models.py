@@ -24,7 +24,7 @@ def list_models() -> list[Model]:
 
 
 def describe_model(source: ModelSource) -> Model | None:
-    """What the service says about a model; None if it does not construct solutions."""
+    """The description of a model; None if it does not construct solutions."""
     card, problem, text = source.card(), source.problem, source.path / "CARD.md"
     if problem is None or source.name is None or card.get("kind") == "improve":
         return None

@@ -28,7 +28,7 @@ from rl4co.serve.limits import Limits
 STATIC = Path(__file__).parent / "static"
 #: Seconds of a method, unless the request has them.
 DEFAULT_SECONDS = 10.0
-#: Seconds between two looks at the events of a job.
+#: Seconds between checks for new events of a job.
 _POLL_INTERVAL = 0.05
 
 _ERRORS: dict[int | str, dict[str, Any]] = {

@@ -278,6 +278,12 @@ def test_bad_files(here: Path, text: str, message: str):
         (["tiny.vrp", "--polish-solver", "lkh"], "--polish SECONDS"),
         (["tiny.vrp", "--polish", "1", "--polish-solver", "insertion", *NEAREST], "insertion"),
         (["tiny.vrp", "--procs", "0", *NEAREST], "num_procs"),
+        (["tiny.vrp", "--animate", "a.gif"], "--model alone with --animate"),
+        (
+            ["tiny.vrp", "--model", "m", "--animate", "a.gif", "--polish", "1"],
+            "--animate or --polish",
+        ),
+        (["tiny.vrp", "--model", "m", "--animate", "a.mp4"], ".gif or .html"),
         (["tiny.vrp", "--method", "greedy"], "--model with --method"),
         (["tiny.vrp", "--top-k", "3"], "--model with --top-k"),
         (["tiny.vrp", "--model", "m", "--method", "gredy"], "mean 'greedy'"),
