@@ -32,7 +32,7 @@ for name, result in results.items():
     gap = 100 * (-result.curve / best.unsqueeze(-1) - 1).mean(0)  # [iterations]
     ax.plot(result.seconds, gap, label=name)
 ax.axhline(0, color="gray", linestyle="--", label="iterated local search, 1 s each")
-ax.set(xlabel="seconds for four instances", ylabel="gap in %", ylim=(-1, 15))
+ax.set(xlabel="seconds for four instances", ylabel="gap in %", ylim=(-1, 30))
 ax.legend(frameon=False);
 
 # %% [markdown]

@@ -50,12 +50,12 @@ model = DevFormer(
     baseline="exponential",
     policy_kwargs={"embed_dim": 64, "num_encoder_layers": 2},
     batch_size=64,  # quick: 2
-    train_data_size=640,  # quick: 2
+    train_data_size=192,  # quick: 2
     val_data_size=50,  # quick: 1
     optimizer_kwargs={"lr": 1e-3},
 )
 trainer = RL4COTrainer(
-    max_epochs=8,  # quick: 1
+    max_epochs=20,  # quick: 1
     callbacks=[curve],
     logger=False,
     enable_checkpointing=False,

@@ -34,12 +34,12 @@ model = AttentionModel(
     baseline="exponential",
     policy_kwargs={"embed_dim": 64, "num_encoder_layers": 2, "normalization": "instance"},
     batch_size=128,  # quick: 2
-    train_data_size=3_200,  # quick: 2
+    train_data_size=640,  # quick: 2
     val_data_size=100,  # quick: 2
     optimizer_kwargs={"lr": 1e-3},
 )
 trainer = RL4COTrainer(
-    max_epochs=6,  # quick: 1
+    max_epochs=20,  # quick: 1
     callbacks=[curve],
     logger=False,
     enable_checkpointing=False,
