@@ -37,7 +37,8 @@ QUICK = re.compile(r"^([^=\n]*= ?).*?(,?)  # quick: (.*)$", re.MULTILINE)
 COMMAND = re.compile(r"^# !(.*)$", re.MULTILINE)
 #: Progress bars and model summaries of trainings, which are for the screen.
 SCREEN = re.compile(
-    r"^┏(?:.*\n)*?Total FLOPs.*\n|^(?:Epoch \d+/\S*|Validation|Testing) .*[━╺].*\n?(?: {20,}.*\n?)*",
+    r"^┏(?:.*\n)*?Total FLOPs.*\n"
+    r"|^(?:Epoch \d+/\S*|Validation|Testing) .*[━╺].*\n?(?: {20,}.*\n?)*",
     re.MULTILINE,
 )
 #: Characters in a line of printed tables.

@@ -17,11 +17,10 @@
 # axes: here two rules and one learned method for job shops with 6 jobs and 6 machines.
 
 # %%
-length = "--profile cpu --budget 2"  # quick: "--profile smoke"
 part = "--only size=6x6 --only set=random --only method=GCN,MWKR,MOR"
 
 # %%
-# !rl4co reproduce jssp {length} {part} --plan
+# !rl4co reproduce jssp --budget 20 {part} --plan
 
 # %% [markdown]
 # `--budget` is the time in minutes of the slowest training. It is turned into a number of steps by arithmetic, so
@@ -29,14 +28,15 @@ part = "--only size=6x6 --only set=random --only method=GCN,MWKR,MOR"
 #
 # ## Run
 #
-# Policies and values are stored in the folder `reproduce` as soon as they are done. The same command continues after
+# The profile `cpu` (the default) is made for two cores, `paper` has the paper's settings. `smoke` takes seconds: its
+# values mean nothing, but everything runs. Policies and values are stored in the folder `reproduce` as soon as they are done. The same command continues after
 # an interruption, and does nothing when all is done.
 
 # %%
-# !rl4co reproduce jssp {length} {part}
+# !rl4co reproduce jssp --profile smoke {part}
 
 # %% [markdown]
-# Italic values, or those behind a slash in the files, are the paper's. A claim of the paper gets a verdict only if
+# Values behind ours are the paper's, in italics in the files. A claim of the paper gets a verdict only if
 # the training is long enough to decide it; the least number of steps was fixed before the runs.
 
 # %%
@@ -86,18 +86,20 @@ axes:
     insertion: {solver: insertion, recipe: null}
 profiles:
   cpu: {steps: 100, num_instances: 50, seeds: [1]}
+  smoke: {steps: 1, num_instances: 2, seeds: [1]}
 views:
   - {table: gaps, rows: method, columns: [], cells: [cost, gap]}
 """
 Path("baselines.yaml").write_text(family)
 file = "baselines.yaml"
+profile = "cpu"  # quick: "smoke"
 
 # %%
-# !rl4co reproduce {file} --profile cpu --plan
+# !rl4co reproduce {file} --profile {profile} --out two
 
 # %% [markdown]
-# The same command without `--plan` trains and compares. Long families are divided among processes or machines:
-# `--jobs 2`, `--shard 1/4`, or a SLURM cluster by `--launcher submitit_slurm --shards 8`.
+# Long families are divided among processes or machines: `--jobs 2`, `--shard 1/4`, or a SLURM cluster by
+# `--launcher submitit_slurm --shards 8`.
 #
 # **Limits.** Short budgets show that a pipeline works, not which method is better. The full tables of the paper
 # take thousands of core-hours on a CPU. Not all of them are available as families.
@@ -106,6 +108,7 @@ file = "baselines.yaml"
 import shutil
 
 shutil.rmtree("reproduce")
+shutil.rmtree("two")
 Path(file).unlink()
 
 # %% [markdown]
