@@ -69,8 +69,8 @@ import csv
 import matplotlib.pyplot as plt
 
 rows = list(csv.DictReader(next(Path("sweep/0").rglob("metrics.csv")).open()))
-print(sorted(rows[0]))
-points = [(int(row["step"]), float(row["train/reward"])) for row in rows if row.get("train/reward")]
+name = "train/reward_step"  # of a batch; train/reward_epoch is the mean of an epoch
+points = [(int(row["step"]), float(row[name])) for row in rows if row[name]]
 figure, ax = plt.subplots(figsize=(6, 3.2))
 ax.plot(*zip(*points), linewidth=0.8)
 ax.set(xlabel="step", ylabel="reward of a training batch");
