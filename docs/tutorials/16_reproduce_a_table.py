@@ -59,7 +59,7 @@ for path in figures:
 print((Path("reproduce") / "jssp" / "makespans.tex").read_text())
 
 # %% [markdown]
-# ## A table of your own
+# ## A custom table
 #
 # A family is a YAML file: axes, what each option stands for, and what is shown. Every combination of options is a
 # cell. This one compares two baselines:
