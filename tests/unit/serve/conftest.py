@@ -19,6 +19,8 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def server(models: Path) -> Iterator[Server]:
-    running = Server(models, "--max-nodes", "200", "--max-seconds", "60", "--max-queue", "2")
+    limits = {"nodes": "200", "seconds": "60", "jobs": "1", "queue": "2"}
+    options = [word for name, value in limits.items() for word in (f"--max-{name}", value)]
+    running = Server(models, *options)
     yield running
     running.close()
