@@ -50,7 +50,8 @@ plot_curves(runs, "val/reward")
 
 # %% [markdown]
 # Two seeds show whether a difference is larger than chance. Report the mean and the spread over seeds, and do not
-# choose the best seed.
+# choose the best seed. For many parameters, `rl4co tune` searches in place of trying all combinations:
+# [Hyperparameter search](../scaling.md#hyperparameter-search).
 #
 # ## Loggers
 #

@@ -157,3 +157,13 @@ def test_commands_are_found():
         "benchmark", "collect", "eval", "generate", "list", "models", "reproduce", "serve", "solve",
         "train", "tune",
     }  # fmt: skip
+
+
+def test_all_families_of_the_paper_are_listed():
+    """Every family that the command knows is named on the page of reproductions, and no other."""
+    page = (ROOT / "docs" / "reproduce.md").read_text().partition("## Figures and tables")[2]
+    section = page.partition("\n## ")[0]
+    families = {path.stem for path in (ROOT / "rl4co" / "configs" / "reproduce").glob("*.yaml")}
+    commands = set(re.findall(r"rl4co reproduce (\w+)", section))
+    assert commands <= families
+    assert all(f"`{family}`" in section for family in families - commands)
