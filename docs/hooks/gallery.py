@@ -35,7 +35,7 @@ AREAS = {
 NUM_PROCESSES = 2
 GUIDES = {"problems": "problems/index.md", "methods": "methods.md"}
 _SECTION = re.compile(r"^(State|Constraints|Finish condition|Reward|Args|Returns):[ ]*$", re.M)
-_ROW = re.compile(r"^\| `(\w+)` \| (.*?) \| (.*?) \| (.*?) \|$", re.M)
+_ROW = re.compile(r"^ *\| `(\w+)` \| (.*?) \| (.*?) \| (.*?) \|$", re.M)
 _ROLE = re.compile(r":\w+:`~?(?:[\w.]*\.)?(\w+)`")
 
 
