@@ -17,16 +17,12 @@ import sys
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-import lightning as L
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import IntervalSweep, Override, RangeSweep
 from hydra.errors import HydraException
-from lightning.pytorch.callbacks import Callback
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
@@ -34,6 +30,7 @@ from rl4co.core.errors import ConfigError, MissingDependencyError, RL4COError
 from rl4co.data.io import atomic_write
 from rl4co.tasks.benchmark.store import lock
 from rl4co.tasks.train import explain, load_config, run
+from rl4co.training.pruning import TrialPruning, current_trial
 
 if TYPE_CHECKING:
     from optuna import Study
@@ -45,39 +42,6 @@ METRIC = "val/reward"
 #: Attributes of trials and of the study.
 _VALUES, _ERROR, _FIXED = "overrides", "error", "fixed"
 _LOCK = ".lock"
-
-_current: ContextVar[Trial] = ContextVar("current trial of a search")
-
-
-class TrialPruning(Callback):
-    """Reports each validation to the current trial, and ends the training if it is to be pruned.
-
-    Args:
-        metric: What is reported.
-
-    Attributes:
-        values: What was reported.
-        pruned: Whether the training was ended.
-    """
-
-    def __init__(self, metric: str) -> None:
-        self.metric, self.trial = metric, _current.get()
-        self.values: list[float] = []
-        self.pruned = False
-
-    def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Reports the metric."""
-        if trainer.sanity_checking or trainer.state.fn != "fit":
-            return
-        if self.metric not in trainer.callback_metrics:
-            raise ConfigError(
-                f"expected the metric {self.metric} after validation, got "
-                f"{sorted(trainer.callback_metrics)}; set optimized_metric to one of them"
-            )
-        self.values.append(float(trainer.callback_metrics[self.metric]))
-        self.trial.report(self.values[-1], len(self.values))
-        self.pruned = self.pruned or self.trial.should_prune()
-        trainer.should_stop = trainer.should_stop or self.pruned
 
 
 @dataclasses.dataclass(frozen=True)
@@ -284,7 +248,7 @@ def _run_trial(study: Study, trial: Trial, space: Space, folder: Path) -> str:
     values = space.suggest(trial)
     trial.set_user_attr(_VALUES, values)
     label = f"trial {trial.number}: {' '.join(values)}"
-    token = _current.set(trial)
+    token = current_trial.set(trial)
     try:
         callback = _train([*space.fixed, *values], _place(folder, trial.number))
     except (RL4COError, HydraException, OmegaConfBaseException) as error:
@@ -293,7 +257,7 @@ def _run_trial(study: Study, trial: Trial, space: Space, folder: Path) -> str:
         study.tell(trial, state=TrialState.FAIL)
         return f"{label}: {text}"
     finally:
-        _current.reset(token)
+        current_trial.reset(token)
     if callback.pruned:
         study.tell(trial, state=TrialState.PRUNED)
         return f"{label}: {callback.values[-1]:.6g}, pruned"
@@ -311,7 +275,10 @@ def _train(overrides: Sequence[str], place: Path) -> TrialPruning:
     cfg.test = False
     cfg.paths.output_dir = str(place)
     cfg.callbacks = cfg.get("callbacks") or {}
-    cfg.callbacks.trial_pruning = {"_target_": f"{__name__}.TrialPruning", "metric": metric}
+    cfg.callbacks.trial_pruning = {
+        "_target_": "rl4co.training.pruning.TrialPruning",
+        "metric": metric,
+    }
     extras = {"enable_progress_bar": False, "enable_model_summary": False}
     cfg.trainer = OmegaConf.merge(cfg.trainer, extras)
     cfg.callbacks.pop("rich_progress_bar", None)

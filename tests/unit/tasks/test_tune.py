@@ -10,6 +10,7 @@ import pytest
 
 from rl4co.core.errors import ConfigError
 from rl4co.tasks import tune as tuning
+from rl4co.training import pruning
 
 optuna = pytest.importorskip("optuna")
 
@@ -64,11 +65,11 @@ def test_pruning():
     study = optuna.create_study(
         direction="maximize", pruner=optuna.pruners.ThresholdPruner(lower=0)
     )
-    token = tuning._current.set(study.ask())
+    token = pruning.current_trial.set(study.ask())
     try:
-        callback = tuning.TrialPruning("val/reward")
+        callback = pruning.TrialPruning("val/reward")
     finally:
-        tuning._current.reset(token)
+        pruning.current_trial.reset(token)
 
     class State:
         fn = "fit"

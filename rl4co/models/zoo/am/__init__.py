@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from rl4co.core.lazy import lazy_attributes
-from rl4co.models.zoo.am.decoder import AttentionModelDecoder, DecoderCache
+from rl4co.models.zoo.am.decoder import AttentionModelDecoder, DecoderCache, ProjectingDecoder
 from rl4co.models.zoo.am.encoder import AttentionModelEncoder
 from rl4co.models.zoo.am.model import AttentionModel
 from rl4co.models.zoo.am.policy import AttentionModelPolicy
@@ -20,6 +20,7 @@ __all__ = [
     "AttentionModelEncoder",
     "AttentionModelPolicy",
     "DecoderCache",
+    "ProjectingDecoder",
     "RefinedDecoder",
     "load_original_weights",
 ]

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from rl4co.core.checks import check_at_least
-from rl4co.models.zoo.am.decoder import DecoderCache, ProjectingDecoder
+from rl4co.models.zoo.am import DecoderCache, ProjectingDecoder
 
 #: State key of the strategy that a solution follows, `[B, S]`.
 STRATEGY = "strategy"
