@@ -3,7 +3,7 @@
 
 PYTHON ?= python3
 VENV ?= .venv
-EXTRAS ?= dev,solvers,graph,gymnasium,serve
+EXTRAS ?= dev,solvers,graph,gymnasium,serve,tune,launchers
 # Parallel test processes, each with one thread: more threads than cores only slow torch down.
 WORKERS ?= 2
 PYTEST_ARGS ?=
