@@ -137,16 +137,32 @@ def page(name: str) -> str:
 
 
 def sections(cls: type) -> dict[str, str]:
-    """Parts of a docstring by heading, what is missing from base classes; "": the description."""
+    """Parts of a docstring by heading, what is missing from base classes; "": the description.
+
+    The table of the state has the rows of all classes up to the first that repeats no other.
+    """
     found: dict[str, str] = {}
+    tables: list[str] = []
     for each in cls.__mro__:
         text = inspect.cleandoc(each.__doc__ or "")
         first, *rest = _SECTION.split(text)
         parts = {"": first, **dict(zip(rest[::2], map(inspect.cleandoc, rest[1::2]), strict=True))}
+        if "State" in parts and (not tables or tables[-1].startswith("That of")):
+            tables.append(re.sub(r"^ +(?=\|)", "", parts.pop("State").strip(), flags=re.M))
         for heading, part in parts.items():
             # Tables end at the next paragraph that is not indented, e.g. remarks on the keys.
             found.setdefault(heading, _ROLE.sub(r"`\1`", part.strip()))
+    if tables:
+        found["State"] = _ROLE.sub(r"`\1`", _join(tables))
     return found
+
+
+def _join(tables: list[str]) -> str:
+    """Tables of a class and its bases as one, which a row of a derived class overrides."""
+    if len(tables) == 1:
+        return tables[0]
+    rows = {match[1]: match[0].strip() for text in tables[::-1] for match in _ROW.finditer(text)}
+    return "\n".join(["| key | dtype | shape | meaning |", "|---|---|---|---|", *rows.values()])
 
 
 def instance_keys(env: Any, state: str) -> str:

@@ -100,6 +100,12 @@ def solve_routing(
         for problem, start in zip(problems, starts, strict=True):
             _reject_start(problem, start, label)
         jobs = [(*job, start) for job, start in zip(jobs, starts, strict=True)]
+
+    def to_actions(result: tuple[list[Route], float]) -> Tensor:
+        if starts is not None:  # an incumbent may be worse at first
+            result = _better(problems[0], result, starts[0])
+        return pad_actions([formulation.encode(env, problems[0], result[0])])
+
     results = map_instances(
         target,
         jobs,
@@ -107,7 +113,7 @@ def solve_routing(
         description=f"{label} ({env.name})",
         progress=progress,
         max_runtime=left,
-        to_actions=lambda result: pad_actions([formulation.encode(env, problems[0], result[0])]),
+        to_actions=to_actions,
     )
     if starts is not None:
         results = list(map(_better, problems, results, starts))
