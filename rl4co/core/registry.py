@@ -29,9 +29,14 @@ T = TypeVar("T")
 D = TypeVar("D")
 
 
-@functools.cache
 def entry_points(group: str) -> tuple[metadata.EntryPoint, ...]:
-    """The entry points of a group, searched for once: the search reads every installed package."""
+    """The entry points of a group in all installed packages."""
+    return _entry_points(group, tuple(sys.path))
+
+
+@functools.cache
+def _entry_points(group: str, path: tuple[str, ...]) -> tuple[metadata.EntryPoint, ...]:
+    """Searched for once for each `sys.path`: the search reads every installed package."""
     return tuple(metadata.entry_points(group=group))
 
 
