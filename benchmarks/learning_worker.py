@@ -106,8 +106,8 @@ def train(arguments: argparse.Namespace, recorder: CostRecorder) -> None:
     utils: Any = importlib.import_module("rl4co.utils")
     env = envs.TSPEnv(generator_params={"num_loc": recorder.locs.shape[1]})
     lightning.seed_everything(arguments.seed)  # after the environment, which may reseed
-    # The published package compares policies on `val_data_size` instances, this one on as many as the
-    # baseline is told.
+    # The published package compares policies on `val_data_size` instances, this one on as many as
+    # the baseline is told.
     is_published = not hasattr(importlib.import_module("rl4co"), "list_models")
     baseline_kwargs = {} if is_published else {"dataset_size": arguments.val_data_size}
     model = models.AttentionModel(
