@@ -131,8 +131,11 @@ def run_cell(code: str, namespace: dict[str, Any]) -> Output:
 
 @contextlib.contextmanager
 def workplace() -> Iterator[Path]:
-    """An empty working directory; raises if the tutorial leaves files in it."""
-    before, columns = Path.cwd(), os.environ.get("COLUMNS")
+    """An empty working directory; raises if the tutorial leaves files in it.
+
+    Environment variables are as before afterwards.
+    """
+    before, variables = Path.cwd(), dict(os.environ)
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
         os.environ["COLUMNS"] = WIDTH
@@ -142,10 +145,8 @@ def workplace() -> Iterator[Path]:
                 raise RuntimeError(f"expected no files to be left, got {left}; remove them")
         finally:
             os.chdir(before)
-            if columns is None:
-                del os.environ["COLUMNS"]
-            else:
-                os.environ["COLUMNS"] = columns
+            os.environ.clear()
+            os.environ.update(variables)
 
 
 def run_tutorial(source: Path, quick: bool) -> Iterator[tuple[Cell, Output]]:
