@@ -22,6 +22,9 @@ _HEADERS = [
     ),
 ]
 
+#: How much of a body that is too large is read and dropped, in units of the limit.
+_DRAINED = 4
+
 
 class Protection:
     """Middleware that rejects requests from other sites, without the token, or too large.
@@ -101,6 +104,7 @@ class Protection:
         )
         length = headers.get("content-length", "0")
         if length.isdecimal() and int(length[:20]) > self.max_body:
+            await _drain(receive, _DRAINED * self.max_body)
             return b"", fault
         body = bytearray()
         while True:
@@ -109,10 +113,21 @@ class Protection:
                 break
             body += message.get("body", b"")
             if len(body) > self.max_body:
+                if message.get("more_body"):
+                    await _drain(receive, _DRAINED * self.max_body)
                 return b"", fault
             if not message.get("more_body"):
                 break
         return bytes(body), None
+
+
+async def _drain(receive: Receive, most: int) -> None:
+    """Reads and drops the rest of a body: many clients read no answer before they sent it all."""
+    while most > 0:
+        message = await receive()
+        if message["type"] == "http.disconnect" or not message.get("more_body"):
+            return
+        most -= len(message.get("body", b""))
 
 
 def _replay(body: bytes, receive: Receive) -> Receive:

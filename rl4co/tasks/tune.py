@@ -134,13 +134,13 @@ def open_study(
     )
     if space is not None:
         texts = [*space.fixed, *(each.input_line for each in space.sweeps.values())]
-        known = study.user_attrs.get(_FIXED)
-        if known not in (None, texts):
+        fixed = study.user_attrs.get(_FIXED)
+        if fixed not in (None, texts):
             raise ConfigError(
-                f"expected the overrides of the search in {folder}, {' '.join(known)}, got "
+                f"expected the overrides of the search in {folder}, {' '.join(fixed)}, got "
                 f"{' '.join(map(str, texts))}; use another folder"
             )
-        if known is None:
+        if fixed is None:
             study.set_user_attr(_FIXED, texts)
     return study
 

@@ -162,10 +162,10 @@ def recomputed_gaps(name: str) -> Iterator[tuple[PaperValue, float, bool]]:
     for value in values:
         key = value.table, value.column.rpartition(":")[0]
         if value.metric == "cost" and value.reference and value.number is not None:
-            known = references.get(key, value)
-            assert known.number is not None
-            better = value.number > known.number if value.maximize else value.number < known.number
-            references[key] = value if better else known
+            prior = references.get(key, value)
+            assert prior.number is not None
+            better = value.number > prior.number if value.maximize else value.number < prior.number
+            references[key] = value if better else prior
     for value in values:
         column = value.column.rpartition(":")[0]
         cost = costs.get((value.line, repr(value.axes)))

@@ -64,10 +64,10 @@ def make_page(results: Results, claim: str | None = None) -> Page:
 
 def _all_methods(results: Results) -> dict[str, Any]:
     """The view of all cells, with the metrics that any of them has."""
-    known = [name for name in _MODERN if any(m.mean(name) is not None for m in results.measured)]
+    present = [name for name in _MODERN if any(m.mean(name) is not None for m in results.measured)]
     axes = [axis for axis, options in results.family.axes.items() if len(options) > 1]
     rows = axes or [*results.family.axes][-1:]
-    return {"table": ALL_METHODS, "rows": rows, "columns": [], "cells": known or ["gap"]}
+    return {"table": ALL_METHODS, "rows": rows, "columns": [], "cells": present or ["gap"]}
 
 
 def write_page(page: Page, folder: Path) -> list[Path]:

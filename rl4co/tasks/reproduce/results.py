@@ -135,10 +135,10 @@ class Measured:
         """Mean gap of what the reference had found in the time of a single instance."""
         if self.latency is None or len(self.reference_points) < len(self.references):
             return None
-        found = [[v for t, v in each if t <= self.latency] for each in self.reference_points]
-        if not all(found):
+        in_time = [[v for t, v in each if t <= self.latency] for each in self.reference_points]
+        if not all(in_time):
             return None  # on some instances it had no solution yet
-        values = np.array([each[-1] for each in found])
+        values = np.array([each[-1] for each in in_time])
         gaps = (values - self.references) / np.abs(self.references)
         return _PERCENT * float((-gaps if self.maximize else gaps).mean())
 

@@ -281,12 +281,12 @@ def _resolved(value: Any, scope: Mapping[Any, Any]) -> Any:
 
 
 def _find(name: str, scope: Mapping[Any, Any]) -> Any:
-    found: Any = scope
+    value: Any = scope
     for key in name.split("."):
-        if not isinstance(found, Mapping) or key not in found:
+        if not isinstance(value, Mapping) or key not in value:
             raise ConfigError(f"expected a variable or setting in ${{{name}}}, got none of it")
-        found = found[key]
-    return found
+        value = value[key]
+    return value
 
 
 def _cell(

@@ -11,6 +11,8 @@ import os
 import signal
 import sys
 import time
+import urllib.error
+import urllib.request
 
 from pathlib import Path
 from typing import Any
@@ -381,3 +383,11 @@ def test_token():
 def test_options(options: list[str], words: str):
     result = CliRunner().invoke(app, ["serve", *options])
     assert result.exit_code == 2 and words in result.output.replace("\n", " ")
+
+
+def test_a_client_that_sends_before_it_reads_gets_the_answer(server: Server):
+    """A body beyond the limit is read to its end, so that the connection is not reset."""
+    sent = urllib.request.Request(f"{server.url}/api/solve", data=b"x" * 20_000_000)
+    with pytest.raises(urllib.error.HTTPError) as error:
+        urllib.request.urlopen(sent, timeout=60)
+    assert error.value.code == 413 and b"bytes" in error.value.read()
