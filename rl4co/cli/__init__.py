@@ -10,10 +10,15 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+import sys
 
 from rl4co.cli._frame import app
+from rl4co.training.memory import tune_allocator
 
 __all__ = ["app", "main"]
+
+#: Commands with a trainer, whose option `tune_allocator` decides.
+_TRAINING = {"train", "tune"}
 
 for _module in pkgutil.iter_modules(__path__):
     if not _module.name.startswith("_"):
@@ -22,4 +27,6 @@ for _module in pkgutil.iter_modules(__path__):
 
 def main() -> None:
     """Entry point of the command `rl4co`."""
+    if not set(sys.argv[1:2]) & _TRAINING:
+        tune_allocator()
     app(prog_name="rl4co")
