@@ -1,8 +1,9 @@
 """Hook of the site: formulas without scripts, pages from other folders, and nothing from elsewhere.
 
 - Formulas become MathML while the site is built, so that no browser loads a script for them.
-- The READMEs of methods and benchmarks, CONTRIBUTING and CHANGELOG become pages; links between all
-  pages keep working, and links to other files of the repository become plain text.
+- The READMEs of methods and benchmarks, the cards of models, CONTRIBUTING and CHANGELOG become
+  pages; links between all pages keep working, and links to other files of the repository become
+  plain text.
 - Folders in the navigation (`tutorials/`) are replaced by the pages in them.
 - A page that would load something from another server fails the build.
 """
@@ -30,6 +31,10 @@ INCLUDED = {
     **{
         path.relative_to(ROOT).as_posix(): f"methods/{path.parent.name}.md"
         for path in sorted(ROOT.glob("rl4co/models/zoo/*/README.md"))
+    },
+    **{
+        path.relative_to(ROOT).as_posix(): f"models/{path.parent.name}.md"
+        for path in sorted(ROOT.glob("rl4co/pretrained/*/CARD.md"))
     },
 }
 #: The same for files in `docs`, whose places do not change.
