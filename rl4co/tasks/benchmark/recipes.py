@@ -19,6 +19,7 @@ import hashlib
 import importlib
 import json
 import logging
+import sys
 import warnings
 
 from collections.abc import Iterator, Mapping
@@ -249,7 +250,8 @@ def _for_folder(cfg: DictConfig, folder: Path, start: Path | None) -> DictConfig
         "ckpt_path": str(checkpoint) if checkpoint.exists() else None,
         "extras": {"print_metrics": False},
         "paths": {"output_dir": str(folder)},
-        "trainer": {"enable_progress_bar": False, "enable_model_summary": False},
+        # Progress bars are printed to stdout.
+        "trainer": {"enable_progress_bar": sys.stdout.isatty(), "enable_model_summary": False},
     }
     cfg = cfg.copy()
     OmegaConf.set_struct(cfg, False)

@@ -243,7 +243,11 @@ def run_jobs(arguments: Sequence[str], shards: Sequence[Shard]) -> bool:
     names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
     env = {**os.environ, **dict.fromkeys(names, threads)}
     command = [sys.executable, "-m", "rl4co.cli", "reproduce", *arguments]
-    processes = [subprocess.Popen([*command, "--shard", str(each)], env=env) for each in shards]
+    processes = [
+        # Without stdout there are no progress bars, which would overwrite each other.
+        subprocess.Popen([*command, "--shard", str(each)], env=env, stdout=subprocess.DEVNULL)
+        for each in shards
+    ]
     try:
         codes = [process.wait() for process in processes]
     except BaseException:
@@ -280,13 +284,14 @@ def calibrate(lanes: Iterable[Lane], folder: Path, steps: int) -> Iterator[tuple
     is_warm = False
     for lane in lanes:
         for recipe in lane.recipes:
+            recipe = dataclasses.replace(recipe, epochs=1, start=None)  # a start changes no cost
             if not is_warm:  # the first training imports and compiles
-                train(dataclasses.replace(recipe, steps=1, epochs=1), folder)
+                train(dataclasses.replace(recipe, steps=1), folder)
                 is_warm = True
             seconds = []
             for count in (steps, 2 * steps):
                 started = time.process_time()
-                train(dataclasses.replace(recipe, steps=count, epochs=1), folder)
+                train(dataclasses.replace(recipe, steps=count), folder)
                 seconds.append(time.process_time() - started)
             yield lane.name, (seconds[1] - seconds[0]) / steps / threads
 
