@@ -187,15 +187,14 @@ class PointerActor(Actor):
 
     def _glimpse(self, query: Tensor, key: Tensor, value: Tensor, left: Tensor) -> Tensor:
         """Concatenated heads `[B, Q, M, D]` of attention over waiting and the jobs left."""
-        q, k, v = (self._split(x) for x in (query, key, value))  # [B, Q, H, *, d]
-        scores = (q @ k.mT) / math.sqrt(q.shape[-1])  # [B, Q, H, M, J + 1]
-        allowed = F.pad(left, (1, 0), value=True)[:, :, None, None]  # [B, Q, 1, 1, J + 1]
-        scores = torch.where(allowed, scores, -torch.inf)
-        return (scores.softmax(-1) @ v).transpose(2, 3).flatten(3)
+        q, k, v = (self._split(x) for x in (query, key, value))  # [B * Q, H, *, d]
+        allowed = F.pad(left.flatten(0, 1), (1, 0), value=True)[:, None, None]  # [B * Q, 1, 1, J+1]
+        heads = F.scaled_dot_product_attention(q, k, v, attn_mask=allowed)
+        return heads.transpose(1, 2).flatten(2).view_as(query)
 
     def _split(self, x: Tensor) -> Tensor:
-        """`[B, Q, N, D]` → `[B, Q, H, N, d]`."""
-        return x.unflatten(-1, (self.num_heads, -1)).transpose(2, 3)
+        """`[B, Q, N, D]` → `[B * Q, H, N, d]`."""
+        return x.flatten(0, 1).unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
 
 
 def _rows(table: Tensor, index: Tensor) -> Tensor:
