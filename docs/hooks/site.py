@@ -1,9 +1,9 @@
 """Hook of the site: formulas without scripts, pages from other folders, and nothing from elsewhere.
 
 - Formulas become MathML while the site is built, so that no browser loads a script for them.
-- The READMEs of methods and benchmarks, the cards of models, CONTRIBUTING and CHANGELOG become
-  pages; links between all pages keep working, and links to other files of the repository become
-  plain text.
+- The READMEs of methods and benchmarks, the cards of models, the reproduced tables, CONTRIBUTING
+  and CHANGELOG become pages; links between all pages keep working, and links to other files of the
+  repository become plain text.
 - Folders in the navigation (`tutorials/`) are replaced by the pages in them.
 - A page that would load something from another server fails the build.
 """
@@ -36,6 +36,10 @@ INCLUDED = {
         path.relative_to(ROOT).as_posix(): f"models/{path.parent.name}.md"
         for path in sorted(ROOT.glob("rl4co/pretrained/*/CARD.md"))
     },
+    **{
+        path.relative_to(ROOT).as_posix(): f"paper/{path.parent.name}.md"
+        for path in sorted(ROOT.glob("results/*/report.md"))
+    },
 }
 #: The same for files in `docs`, whose places do not change.
 PAGES = {
@@ -61,8 +65,9 @@ def on_files(files: Files, config: Any) -> Files:
         text = (ROOT / source).read_text(encoding="utf-8")
         for figure in re.findall(r"!\[[^\]]*\]\(([^)]+)\)", text):
             path = ROOT / posixpath.dirname(source) / figure
-            files.append(File.generated(config, f"results/{path.name}", abs_src_path=str(path)))
-            PAGES[f"{posixpath.dirname(source)}/{figure}"] = f"results/{path.name}"
+            place = f"{posixpath.splitext(target)[0]}/{path.name}"
+            files.append(File.generated(config, place, abs_src_path=str(path)))
+            PAGES[f"{posixpath.dirname(source)}/{figure}"] = place
         files.append(File.generated(config, target, content=relink(text, source, target)))
     config.nav = expanded(config.nav, files)
     return files

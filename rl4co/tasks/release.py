@@ -32,8 +32,16 @@ from rl4co.pretrained import (
     read_collection,
     read_index,
 )
-from rl4co.tasks.benchmark.recipes import TRAINING, folder_of, read_training, recipe_from
+from rl4co.tasks.benchmark.recipes import (
+    TRAINING,
+    compose,
+    folder_of,
+    read_training,
+    recipe_from,
+)
+from rl4co.tasks.benchmark.spec import Recipe
 from rl4co.tasks.cards.check import describe_check, measure_check
+from rl4co.tasks.instantiate import instantiate_env
 
 CARD_FORMAT = "rl4co-card-1"
 #: Arguments of a training that say nothing about its result.
@@ -59,7 +67,7 @@ def add_model(
         name: Name of the new model, `method-problemSIZE[-tag]`.
         folder: Collection of models, which is created.
         generator_params: Arguments of the generator of the training instances; None: those of the
-            checkpoint, or the defaults.
+            checkpoint or recipe, or the defaults.
         training: Further facts about the training: recipe, hours, commit, ...
         dtype: Precision of the weights in the file.
         replace: Whether to replace a model of this name. Released models keep their weights: give
@@ -75,6 +83,7 @@ def add_model(
         )
     origin = find_model(source)
     policy, env = load_policy(origin)
+    env = env or _env_of_recipe(origin)
     if env is None or generator_params is not None:
         settings = getattr(policy, "env_params", {})
         env = ENVS[policy.env_name](generator_params=dict(generator_params or {}), **settings)
@@ -158,10 +167,21 @@ def _training(source: ModelSource) -> dict[str, Any]:
     }
 
 
+def _env_of_recipe(source: ModelSource) -> RL4COEnvBase | None:
+    """The environment that a recipe trained on, if it wrote the folder."""
+    if not (source.path / TRAINING).is_file():
+        return None
+    return instantiate_env(compose(_recipe(source.path)).env)
+
+
+def _recipe(folder: Path) -> Recipe:
+    return recipe_from(read_training(folder)["recipe"])
+
+
 def _recipe_facts(folder: Path) -> dict[str, Any]:
     """Recipe, steps, seed and hours of a training of `rl4co reproduce`, and of its start."""
     record = read_training(folder)
-    recipe = recipe_from(record["recipe"])
+    recipe = _recipe(folder)
     changes = {key: value for key, value in record["recipe"].items() if value is not None}
     facts = {"recipe": changes, "key": record["key"], "steps": record["steps"], "seed": recipe.seed}
     hours = record["seconds"] / 3600

@@ -24,6 +24,8 @@ from rl4co.pretrained import (
     pretrained_models,
     read_collection,
 )
+from rl4co.tasks.benchmark.recipes import train
+from rl4co.tasks.benchmark.spec import Recipe
 from rl4co.tasks.cards import measure
 from rl4co.tasks.cards.check import measure_check
 from rl4co.tasks.cards.measure import CardOptions, measure_card
@@ -155,6 +157,19 @@ def test_adding(collection: Path, tmp_path: Path):
     assert source.card()["training"] == facts and set(source.files) <= {
         path.name for path in source.path.iterdir()
     }
+
+
+def test_adding_a_trained_recipe(tmp_path: Path):
+    """The card has the recipe, its hours and the generator that it trained on."""
+    overrides = {
+        "trainer": "cpu", "env.generator_params.num_loc": 6, "model.batch_size": 2,
+        "model.val_data_size": 2, "model.policy_kwargs": TINY,
+    }  # fmt: skip
+    folder = train(Recipe("routing/pomo", overrides, steps=1, seed=3), tmp_path)
+    card = add_model(folder, "tiny-tsp6", tmp_path / "models").card()
+    assert card["size"] == 6 and card["generator"]["num_loc"] == 6
+    assert (card["training"]["steps"], card["training"]["seed"]) == (1, 3)
+    assert card["training"]["recipe"]["experiment"] == "routing/pomo"
 
 
 def test_card(collection: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
