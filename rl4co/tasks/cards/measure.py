@@ -49,6 +49,8 @@ _CALLS = 20
 _LATENCY_SECONDS = 20.0
 #: Gap in percent above which a size or distribution is advised against.
 _POOR = 10.0
+#: A solver that takes less than so many times the time of a model takes the same time.
+_SAME = 2
 _REFERENCE = "reference"
 
 
@@ -104,6 +106,7 @@ def measure_card(source: ModelSource, options: CardOptions) -> dict[str, Any]:
     ]
     for entry, same in zip(latency, results_home, strict=True):
         entry["batch_64"] = same["seconds"]
+    same_time = run.same_time(home, latency, results_home)
     return {
         **card,
         "rl4co": __version__,
@@ -113,9 +116,9 @@ def measure_card(source: ModelSource, options: CardOptions) -> dict[str, Any]:
         "trained_on": {"size": home.size, "kind": home.kind},
         "results": results,
         "latency": latency,
-        "same_time": run.same_time(home, latency, results_home),
+        "same_time": same_time,
         "files": [entry for files in options.files for entry in run.files(files)],
-        "do_not_use_for": _advice(results, solver),
+        "do_not_use_for": _advice(results, same_time, solver),
     }
 
 
@@ -239,8 +242,10 @@ def _latency(way: Decoding, policy: Any, env: Any, instances: Any) -> dict[str, 
     return {"decoding": way.label, "batch_1": statistics.median(times[1:])}
 
 
-def _advice(results: Sequence[Mapping[str, Any]], solver: str) -> list[str]:
-    """What the results advise against: sizes and kinds where even the best decoding is poor."""
+def _advice(
+    results: Sequence[Mapping[str, Any]], same_time: Sequence[Mapping[str, Any]], solver: str
+) -> list[str]:
+    """What the results advise against: where a solver wins, or even the best decoding is poor."""
     best: dict[tuple[Any, str], float] = {}
     for entry in results:
         key = (entry["size"], entry["kind"])
@@ -252,8 +257,16 @@ def _advice(results: Sequence[Mapping[str, Any]], solver: str) -> list[str]:
         for (size, kind), gap in best.items()
         if gap > _POOR
     ]
+    beaten = [
+        entry["decoding"]
+        for entry in same_time
+        if None not in (theirs := entry["solver"]["gap"], ours := entry["model"])
+        and theirs < ours
+        and entry["solver"]["seconds"] < _SAME * entry["seconds"]
+    ]
+    single = f"single instances ({', '.join(beaten)}): {solver} is better in the same time"
     return [
-        f"single instances, if {solver} is installed: compare the table of equal times",
+        *([single] if beaten else []),
         "constraints and costs that the problem does not have: the policy does not see them",
         *poor,
     ]

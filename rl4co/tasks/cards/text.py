@@ -33,9 +33,10 @@ def _introduction(card: Mapping[str, Any]) -> str:
     verb = {"improve": "improves solutions of", "ants": "guides ants on"}.get(
         card["kind"], "constructs solutions of"
     )
+    trained = f", trained on instances of size {card['size']}" if card["size"] else ""
     return (
-        f"`{card['policy']}`, which {verb} `{card['problem']}`, trained on instances of size "
-        f"{card['size']}. It has {card['parameters']:,} parameters, stored as {card['precision']}"
+        f"`{card['policy']}`, which {verb} `{card['problem']}`{trained}. "
+        f"It has {card['parameters']:,} parameters, stored as {card['precision']}"
         + (
             f", which changes the mean value by {card['precision_change']:+.3f} %."
             if "precision_change" in card
@@ -80,9 +81,10 @@ def _times(card: Mapping[str, Any]) -> str:
     head = (
         "decoding", "one instance", "each of 64", "gap", f"gap of {solver}", f"time of {solver}",
     )  # fmt: skip
-    where = " ".join(filter(None, [str(home["size"]), home["kind"]]))
+    kind = " ".join(str(part) for part in (home["size"], home["kind"]) if part)
+    where = f" ({kind})" if kind else ""
     return (
-        f"## Times\n\nSeconds per instance ({where}) on {machine['processor']}, "
+        f"## Times\n\nSeconds per instance{where} on {machine['processor']}, "
         f"{machine['threads']} thread(s), and the gap that {solver} reaches if it is given the "
         f"time of one instance. Some solvers need a least time.\n\n{_table(head, rows)}"
     )
