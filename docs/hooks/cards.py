@@ -63,7 +63,7 @@ def table() -> str:
         hours = card["training"].get("hours", "")
         lines.append(
             f"| [{name}](models/{name}.md) | [{card['problem']}](problems/{card['problem']}.md) | "
-            f"{card['size']} | {card['reference']} | {gaps} | {hours} |"
+            f"{card['size'] or ''} | {card['reference']} | {gaps} | {hours} |"
         )
     return "\n".join(lines)
 
