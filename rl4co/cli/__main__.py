@@ -4,4 +4,5 @@ from __future__ import annotations
 
 from rl4co.cli import main
 
-main()
+if __name__ == "__main__":  # not in worker processes, which import this file
+    main()

@@ -44,7 +44,7 @@ AllowClasses = Annotated[
     typer.Option(
         "--allow-class",
         metavar="MODULE.CLASS",
-        help="Custom class of a folder written by save_pretrained; its code is imported.",
+        help="Custom class of a saved policy or checkpoint; its code is imported.",
     ),
 ]
 BatchSize = Annotated[int | None, typer.Option(help="Default: chosen automatically.")]

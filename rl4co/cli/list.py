@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from rl4co.cli._frame import DebugFlag, JsonFlag, app, reports_errors, show, stderr
+from rl4co.cli._options import Imports, import_modules
 from rl4co.core.errors import UnknownNameError
 from rl4co.tasks.catalogue import CATALOGUE
 
@@ -22,10 +23,12 @@ def list_names(
     pattern: Annotated[
         str | None, typer.Argument(help="Part of the name, or a pattern such as '*tsp*'.")
     ] = None,
+    imports: Imports = None,
     json_output: JsonFlag = False,
     debug: DebugFlag = False,
 ) -> None:
     """List environments, models, experiments and all other names."""
+    import_modules(imports)
     if kind is not None and kind not in CATALOGUE:
         raise UnknownNameError("kind of name", kind, CATALOGUE)
     listed = {

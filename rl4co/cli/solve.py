@@ -202,7 +202,8 @@ def solve(
     from rl4co.tasks.solve import Failed, list_files, solve_files
 
     instances = list_files(files)
-    output = _Output(out, render, animate, instances)
+    reference = reading.get("solution")
+    output = _Output(out, render, animate, instances, [reference] if reference else [])
     if len(instances) > 1 and isinstance(reading.get("best_known"), float):
         raise ConfigError(
             f"expected a table as --best-known of {len(instances)} files, got one value; "
@@ -267,12 +268,14 @@ class _Output:
         render: File or folder of plots; None: they are not drawn.
         animate: File or folder of animations; None: there are none.
         files: Instances that are solved.
+        references: Best-known solutions that are read.
     """
 
     out: Path | None
     render: Path | None
     animate: Path | None
     files: list[Path]
+    references: list[Path]
 
     def check(self, reading: dict[str, Any]) -> None:
         """Raises if something cannot be written, before anything is solved."""
@@ -296,7 +299,7 @@ class _Output:
             instance = read_instance(self.files[0], **reading)
             target = _target(self.out, self.files[0], instance.suffixes[0])
             check_target(target, instance)
-            _reject_input(target, self.files)
+            _reject_input(target, [*self.files, *self.references])
         elif self.out is not None:
             require_writable(self.out / "solution.sol")
         if self.render is not None:
@@ -313,7 +316,7 @@ class _Output:
 
         if self.out is not None:
             target = _target(self.out, solved.file, solved.instance.suffixes[0])
-            _reject_input(target, self.files)
+            _reject_input(target, [*self.files, *self.references])
             write_solution(target, solved.instance, solved.solution)
         if self.render is not None:
             save_plot(solved, _target(self.render, solved.file, ".png"))
@@ -329,10 +332,10 @@ def _target(place: Path, file: Path, suffix: str) -> Path:
 
 
 def _reject_input(target: Path, files: list[Path]) -> None:
-    """Raises if a solution would overwrite an instance."""
+    """Raises if a solution would overwrite an instance or a best-known solution."""
     if any(file.exists() and target.exists() and target.samefile(file) for file in files):
         raise ConfigError(
-            f"expected an output file other than the instance, got --out {target}; "
+            f"expected an output file that is no input, got --out {target}, which is read; "
             "give another file or folder"
         )
 

@@ -18,5 +18,9 @@ def train(context: typer.Context) -> None:
     import rl4co.tasks.train as task
 
     # Distributed training starts the program again by its first argument, without the subcommand.
+    # It would start `python -m rl4co.cli` again as that module, which needs the subcommand.
     sys.argv = [task.__file__, *context.args]
+    main = sys.modules["__main__"]
+    if main.__spec__ is not None and main.__spec__.name == f"{__package__}.__main__":
+        main.__spec__ = None
     task.main()

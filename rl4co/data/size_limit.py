@@ -42,8 +42,8 @@ def input_limit() -> int:
     size = _SIZE.fullmatch(text)
     if size is None or not int(size[1]):
         raise ConfigError(
-            f"expected {VARIABLE} as a size such as 8GiB or a number of bytes, got {text!r}; "
-            "correct or unset it"
+            f"expected {VARIABLE} (--max-input-size) as a size such as 8GiB or a number of bytes, "
+            f"got {text!r}; correct or unset it"
         )
     base = 1024 if size[3] else 1000
     return int(size[1]) * int(base ** " kmgt".index(size[2].lower() or " "))
@@ -80,7 +80,8 @@ def check_input_size(num_bytes: int, name: object) -> None:
     if num_bytes > limit:
         raise InputSizeError(
             f"expected an input of at most {limit:,} bytes (after decompression), got more: "
-            f"{name}; set {VARIABLE} to a larger size (such as 8GiB) to read it"
+            f"{name}; set {VARIABLE} (or --max-input-size of rl4co solve) to a larger size, such "
+            "as 8GiB, to read it"
         )
 
 

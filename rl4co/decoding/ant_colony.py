@@ -31,7 +31,7 @@ from rl4co.core.rng import derive_generator
 from rl4co.decoding.edges import Rule, check_graph, check_rule, sample_by_edges
 from rl4co.decoding.pheromone import deposit
 from rl4co.envs.base import RL4COEnvBase
-from rl4co.envs.hooks import ProblemHooks
+from rl4co.envs.hooks import defines_hook
 
 #: Which ants deposit pheromone: all, the best, the best within bounds, or all with the mean quality
 #: subtracted and a constant total.
@@ -155,7 +155,7 @@ class AntColony:
         self.rng = seed if isinstance(seed, torch.Generator) else derive_generator(seed, "ants")
         self.actions: Tensor | None = None  # best solutions [B, T]
         self.reward = torch.full(td.batch_size, -torch.inf)
-        has_search = type(env)._local_search is not ProblemHooks._local_search
+        has_search = defines_hook(env, "_local_search")
         use_search = self.config.use_local_search
         self.searches = has_search if use_search is None else use_search
         self._guide = self._make_guide() if self.config.guided_rounds else None

@@ -23,6 +23,7 @@ from rl4co.core.ops import gather_points, get_distance
 from rl4co.decoding.rollout import DecodingTask, expand_solutions, follow
 from rl4co.decoding.strategies import Sampling
 from rl4co.envs.base import RL4COEnvBase, State
+from rl4co.envs.hooks import defines_hook
 from rl4co.envs.routing.tsp.ants import ANTS as TOURS
 
 #: Weight added to every allowed action: other edges than candidates are nearly impossible.
@@ -133,7 +134,7 @@ def sample_by_edges(
         generator = rng if rng is None or rng.device.type == "cpu" else None
         shape = (len(weights), num_solutions, steps)
         # Drawn only if the problem has a compiled sampler.
-        if type(env)._sample_by_edges is not RL4COEnvBase._sample_by_edges:
+        if defines_hook(env, "_sample_by_edges"):
             draws = torch.rand(shape, generator=generator)
             actions = env._sample_by_edges(state, graph, weights, draws, rule)
             if actions is not None:

@@ -151,6 +151,17 @@ class ProblemHooks:
         raise UnsupportedError(f"{self.name} cannot be rendered")
 
 
+def defines_hook(env: ProblemHooks, name: str) -> bool:
+    """Whether a problem defines an optional hook; also for a wrapper that forwards attributes.
+
+    Args:
+        env: The environment.
+        name: Name of the hook, such as `_local_search`.
+    """
+    hook = getattr(env, name)
+    return getattr(hook, "__func__", hook) is not getattr(ProblemHooks, name)
+
+
 def _no_starts(problem: str) -> str:
     return (
         f"expected several starts (multi-start, POMO), got none for {problem}; write the hooks "

@@ -16,14 +16,14 @@ from torch import Tensor
 
 from rl4co.decoding.rollout import rollout
 from rl4co.envs.base import RL4COEnvBase
-from rl4co.envs.hooks import ProblemHooks
+from rl4co.envs.hooks import defines_hook
 from rl4co.solvers._base import register_solver
 from rl4co.solvers._evolution import formulation_function
 
 
 def knows_gains(env: RL4COEnvBase) -> bool:
     """Whether an environment knows what each action adds."""
-    return type(env)._action_gains is not ProblemHooks._action_gains
+    return defines_hook(env, "_action_gains")
 
 
 def greedy_policy(

@@ -296,7 +296,7 @@ def _require_available(accelerator: str | Accelerator) -> None:
         raise ConfigError(
             f"expected a GPU for accelerator={accelerator!r}, got none that torch can use; use "
             "accelerator='auto' or 'cpu' (on the command line trainer=default or trainer=cpu, with "
-            "trainer.devices=2 +trainer.strategy=ddp for several processes)"
+            "trainer.devices=2 trainer.strategy=ddp for several processes)"
         )
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import subprocess
 import sys
 
+from importlib.machinery import ModuleSpec
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 import torch
@@ -277,3 +280,19 @@ def test_eval_of_a_checkpoint(tmp_path: Path):
     assert out["avg_reward"] == pytest.approx(float(expected["avg_reward"]), abs=1e-6)
     larger = run_json("eval", str(path), "--size", "5", "--num-loc", "12")
     assert larger["avg_reward"] < out["avg_reward"]
+
+
+def test_further_processes_start_the_training_alone(monkeypatch: pytest.MonkeyPatch):
+    """Lightning starts them like `__main__`, which `python -m rl4co.cli` needs a subcommand for."""
+    subprocess_script = pytest.importorskip(
+        "lightning.fabric.strategies.launchers.subprocess_script"
+    )
+    task = importlib.import_module("rl4co.tasks.train")
+    main = ModuleType("__main__")
+    main.__spec__ = ModuleSpec("rl4co.cli.__main__", None)
+    monkeypatch.setitem(sys.modules, "__main__", main)
+    monkeypatch.setattr(sys, "argv", ["rl4co", "train", "experiment=quick"])
+    monkeypatch.setattr(task, "main", lambda: None)
+    assert run("train", "experiment=quick").exit_code == 0
+    command = subprocess_script._basic_subprocess_cmd()
+    assert command == [sys.executable, task.__file__, "experiment=quick"]

@@ -242,9 +242,17 @@ def _names(source: Source, names: list[Any] | None, size: int) -> tuple[str, ...
 
 def _size(source: Source, fields: Mapping[str, Any]) -> int:
     """Number of nodes."""
-    for key in ("coordinates", "cost_matrix", "lat", "lon"):
+    places = ("coordinates", "cost_matrix", "lat", "lon")
+    for key in places:
         if isinstance(fields.get(key), list) and fields[key]:
             return len(fields[key])
+    for key in places:
+        if isinstance(fields.get(key), Mapping):
+            raise source.fault(
+                "a list with one entry per node", "an object with a key for each",
+                "write a list, and the names of the nodes in the same order under nodes",
+                section=key,
+            )  # fmt: skip
     raise source.fault(
         "coordinates, lat and lon, or cost_matrix",
         f"the keys {sorted(fields)}",

@@ -471,7 +471,8 @@ class ConstructivePolicy(PretrainedMixin, nn.Module):
         if env is None or isinstance(env, str):
             # Environments take their size from the instance, so the default one serves any.
             return _default_env(env or self.env_name)
-        if not hasattr(env, "advance") or not hasattr(env, "get_reward"):
+        is_env = hasattr(env, "advance") and hasattr(env, "get_reward")
+        if isinstance(env, type) or not is_env:
             raise ConfigError(
                 f"expected an environment, its name or None as env, got {env!r}; derive from "
                 "RL4COEnvBase, or wrap an environment and forward its attributes"

@@ -287,6 +287,7 @@ def _rebuild_arguments(
         names = ", ".join(f"{name}=..." for name in missing)
         reasons = "; ".join(f"{name} was {what}" for name, what in missing.items())
         choice = f", or, if you trust their code, allow_classes={custom}" if custom else ""
+        choice += "".join(f", --allow-class {path}" for path in custom)
         raise ConfigError(
             f"expected plain constructor arguments in {source} to rebuild {record['class']}, got "
             f"others ({reasons}); pass them: load_from_checkpoint(path, {names}){choice}"
@@ -337,7 +338,8 @@ def _model_class(cls: type[M], name: str, source: Any) -> Any:
             raise FileFormatError(
                 f"expected a checkpoint of {cls.__name__} in {source}, got one of {name}; use "
                 f"{name}.load_from_checkpoint, RL4COLitModule.load_from_checkpoint for any model, "
-                "or allow_classes=[...] for a custom class"
+                "or, for a custom class, allow_classes=['my_package.MyModel'] (on the command line "
+                "--allow-class my_package.MyModel)"
             )
         return candidate
     return classes[name]

@@ -25,8 +25,8 @@ def load_policy(
         path: Name of a pretrained model, folder written by `save_pretrained`, or checkpoint, see
             :func:`~rl4co.pretrained.find_model`.
         device: Device of the policy.
-        allow_classes: Custom classes (or their module paths) that a folder may name; their code is
-            imported.
+        allow_classes: Custom classes (or their module paths) that a folder or checkpoint may name;
+            their code is imported.
 
     Returns:
         The policy, and the checkpoint's environment (None for a folder, which has none).
@@ -36,7 +36,9 @@ def load_policy(
         return load_pretrained(source, device, allow_classes), None
     from rl4co.models.rl.base import RL4COLitModule  # with Lightning, which folders do not need
 
-    model = RL4COLitModule.load_from_checkpoint(source.path, map_location=device)
+    model = RL4COLitModule.load_from_checkpoint(
+        source.path, map_location=device, allow_classes=allow_classes
+    )
     return model.policy.to(device), model.env
 
 

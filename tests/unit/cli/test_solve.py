@@ -368,3 +368,12 @@ def test_the_instance_is_not_overwritten(out: str):
     Path("link.json").symlink_to("in.json")
     assert_rejected("--out", "in.json", *NEAREST, "--out", out)
     assert Path("in.json").read_text() == text
+
+
+@pytest.mark.usefixtures("here")
+def test_a_best_known_solution_is_not_overwritten():
+    run_json("tiny.vrp", *NEAREST, "--out", "best.sol")
+    text = Path("best.sol").read_text()
+    options = ("--best-known", "best.sol", "--out", "best.sol")
+    assert_rejected("best.sol, which is read", "tiny.vrp", *NEAREST, *options)
+    assert Path("best.sol").read_text() == text

@@ -242,6 +242,10 @@ JSON_FAULTS: dict[str, tuple[Any, str]] = {
     "truncated": ('{"coordinates": [[0, 0], [1', "expected JSON"),
     "a list": ([1, 2], "expected an object"),
     "key twice": ('{"capacity": 5, "capacity": 50}', "the key 'capacity' twice"),
+    "matrix of names": (
+        {"cost_matrix": {"a": {"b": 1}, "b": {"a": 1}}},
+        "cost_matrix: expected a list with one entry per node, .* under nodes",
+    ),
     "nothing": ({}, r"expected coordinates, .* cost_matrix, got the keys \[\]"),
     "misspelt key": ({"coordinats": SQUARE}, "got 'coordinats'; did you mean 'coordinates'"),
     "key of another library": ({"coordinates": SQUARE, "zzz": 1}, "'zzz'; correct or remove it"),

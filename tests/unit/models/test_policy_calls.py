@@ -10,7 +10,7 @@ from torch import nn
 from rl4co.core.errors import ConfigError, UnsupportedError
 from rl4co.core.ops import batchify
 from rl4co.envs import CVRPEnv, TSPEnv
-from rl4co.models import POMO, AttentionModel, AttentionModelPolicy
+from rl4co.models import POMO, AttentionModel, AttentionModelPolicy, DeepACO, DeepACOPolicy
 from rl4co.models.rl.baselines import RolloutBaseline
 
 TINY = {"embed_dim": 16, "num_heads": 2, "feedforward_hidden": 16, "num_encoder_layers": 1}
@@ -303,6 +303,18 @@ def test_a_wrapped_environment_is_an_environment():
         assert torch.equal(wrapped["actions"], policy(td, env, **settings)["actions"])
     with pytest.raises(ConfigError, match="environment"):
         policy(td, 3)
+    with pytest.raises(ConfigError, match=r"class .*TSPEnv"):
+        policy(td, TSPEnv)
+
+
+def test_ants_accept_wrapped_environments():
+    """Optional hooks, such as local search and compiled samplers, are found behind the wrapper."""
+    env = TSPEnv(generator_params={"num_loc": 6})
+    policy = DeepACOPolicy("tsp", embed_dim=8, n_ants=3).eval()
+    td = env.reset(env.generate(2))
+    by_env, by_wrapper = (policy(td, each, phase="test") for each in (env, ForwardingEnv(env)))
+    assert torch.equal(by_env["actions"], by_wrapper["actions"])
+    assert DeepACO(ForwardingEnv(env), policy=policy).searches
 
 
 def test_a_state_of_another_problem_raises():

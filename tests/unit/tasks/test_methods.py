@@ -19,10 +19,11 @@ from rl4co.core.errors import ConfigError, RL4COError, UnknownNameError, Unsuppo
 from rl4co.core.registry import DECODING
 from rl4co.decoding.strategies import DecodingStrategy
 from rl4co.envs import get_env
-from rl4co.models import AttentionModelPolicy, DeepACOPolicy, NeuOptPolicy
+from rl4co.models import AttentionModel, AttentionModelPolicy, DeepACOPolicy, NeuOptPolicy
 from rl4co.tasks.benchmark import parse_spec, run_benchmark
 from rl4co.tasks.evaluate import evaluate_policy
 from rl4co.tasks.methods import METHODS, SEARCHES, SPECIAL_METHODS, find_method, method_names
+from rl4co.training import RL4COTrainer
 from tests.unit.instance_texts import TSP
 
 SIZE = {"num_loc": 8}
@@ -177,11 +178,12 @@ def test_modules_are_imported_for_what_they_register(
     assert "no_such_module" in run(*arguments, "--import", "no_such_module").output
 
 
+@pytest.mark.parametrize("model", ["model", "model.ckpt"])
 @pytest.mark.parametrize("command", ["eval", "solve", "benchmark"])
 def test_custom_classes_are_used_on_request(
-    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    command: str, model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    """A folder of a policy with a custom class: the error says how to allow it."""
+    """A folder or checkpoint with a custom class of a policy: the error says how to allow it."""
     (tmp_path / "my_policy.py").write_text(
         "from rl4co.models import AttentionModelPolicy\n"
         "class MyPolicy(AttentionModelPolicy):\n    '''A custom policy.'''\n"
@@ -189,12 +191,18 @@ def test_custom_classes_are_used_on_request(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     cls = importlib.import_module("my_policy").MyPolicy
-    cls(env_name="tsp", embed_dim=16, num_heads=2, num_encoder_layers=1).save_pretrained("model")
+    policy = cls(env_name="tsp", embed_dim=16, num_heads=2, num_encoder_layers=1)
+    if model == "model":
+        policy.save_pretrained(model)
+    else:
+        trainer = RL4COTrainer(accelerator="cpu", precision="32-true", logger=False)
+        trainer.strategy.connect(AttentionModel(get_env("tsp"), policy=policy, baseline="no"))
+        trainer.save_checkpoint(model)
     Path("long.tsp").write_text(TSP)
     arguments = {
-        "eval": ["model", "--size", "2", "--num-loc", "8"],
-        "solve": ["long.tsp", "--model", "model"],
-        "benchmark": ["tsp:8:size=2", "-m", "model", "--no-plots"],
+        "eval": [model, "--size", "2", "--num-loc", "8"],
+        "solve": ["long.tsp", "--model", model],
+        "benchmark": ["tsp:8:size=2", "-m", model, "--no-plots"],
     }[command]
     result = run(command, *arguments)
     assert result.exit_code != 0 and "my_policy.MyPolicy" in result.output.replace("\n", "")
@@ -230,6 +238,21 @@ def test_lists_have_every_method():
     assert listed == {*METHODS, *SPECIAL_METHODS, *SEARCHES, *DECODING.names()}
     assert listed == set(method_names())
     assert {"mixed", "sgbs"} <= listed
+
+
+def test_lists_import_modules_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """`--import` lists what a module in the working folder registers."""
+    (tmp_path / "listed_strategies.py").write_text(
+        "from rl4co.core.registry import DECODING\n"
+        "from rl4co.decoding.strategies import Greedy\n"
+        "DECODING._entries['listed'] = type('Listed', (Greedy,), {})\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setattr(DECODING, "_entries", dict(DECODING._entries))
+    assert "listed" not in run("list", "methods").stdout
+    result = run("list", "methods", "--import", "listed_strategies")
+    assert result.exit_code == 0 and "listed" in result.stdout
 
 
 @pytest.mark.parametrize("name", ["gredy", "mixd", "greedy_augmented", "multistart_", "_augment"])

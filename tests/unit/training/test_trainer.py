@@ -329,5 +329,5 @@ def test_several_validation_sets(tmp_path: Path) -> None:
 def test_a_missing_gpu_is_a_clear_error(accelerator: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """With what to use instead, as `trainer=ddp` asks for one."""
     monkeypatch.setattr("torch.backends.mps.is_available", lambda: False)
-    with pytest.raises(ConfigError, match="accelerator"):
+    with pytest.raises(ConfigError, match=r"devices=2 trainer\.strategy=ddp"):
         RL4COTrainer(accelerator=accelerator, devices="auto", strategy="ddp", logger=False)

@@ -17,7 +17,7 @@ from rl4co.core.errors import ConfigError
 from rl4co.core.ops import batchify, flatten_starts, unbatchify
 from rl4co.core.registry import MODELS
 from rl4co.envs.base import RL4COEnvBase
-from rl4co.envs.hooks import ProblemHooks
+from rl4co.envs.hooks import defines_hook
 from rl4co.models.policies.nonautoregressive import EdgeWeights
 from rl4co.models.rl.reinforce import REINFORCE
 from rl4co.models.zoo.deepaco.policy import DeepACOPolicy
@@ -121,7 +121,7 @@ class DeepACO(REINFORCE):
 
 def resolve_search(env: RL4COEnvBase, wanted: bool | None) -> bool:
     """Whether to use local search: as wanted, or if the problem has one."""
-    return type(env)._local_search is not ProblemHooks._local_search if wanted is None else wanted
+    return defines_hook(env, "_local_search") if wanted is None else wanted
 
 
 def ant_rewards(env: RL4COEnvBase, td: TensorDictBase, actions: Tensor) -> Tensor:
