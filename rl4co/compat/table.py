@@ -105,6 +105,7 @@ MOVED: dict[str, dict[str, str]] = {
     "rl4co.models.nn.attention": {
         "rl4co.models.nn.attention": "LogitAttention=PointerAttention",
         f"{_COMPAT}.networks": "MultiHeadCrossAttention",
+        "torch.nn.functional": "scaled_dot_product_attention",
     },
     "rl4co.models.nn.env_embeddings.context": {
         f"{_EMBEDDINGS}._parts": "env_context_embedding",
@@ -194,12 +195,16 @@ MOVED: dict[str, dict[str, str]] = {
     "rl4co.models.zoo.mdam.encoder": {
         f"{_ZOO}.mdam.encoder": "MDAMGraphAttentionEncoder=MDAMEncoder"
     },
-    "rl4co.models.zoo.nargnn": {f"{_POLICIES}.nonautoregressive": "NARGNNPolicy"},
+    "rl4co.models.zoo.nargnn": {f"{_POLICIES}.nonautoregressive": "NARGNNEncoder NARGNNPolicy"},
     "rl4co.models.zoo.nargnn.encoder": {
         f"{_POLICIES}.nonautoregressive": "NARGNNEncoder NARGNNNodeEncoder"
     },
     "rl4co.models.zoo.nargnn.policy": {f"{_POLICIES}.nonautoregressive": "NARGNNPolicy"},
-    "rl4co.models.zoo": {f"{_POLICIES}.nonautoregressive": "NARGNNPolicy"},
+    "rl4co.models.zoo": {
+        **_AUTOREGRESSIVE,
+        f"{_POLICIES}.nonautoregressive": "NonAutoregressivePolicy NARGNNPolicy",
+        **_TRANSDUCTIVE,
+    },
     "rl4co.models.zoo.symnco.losses": {
         f"{_COMPAT}.training": "problem_symmetricity_loss solution_symmetricity_loss "
         "invariance_loss"
@@ -232,6 +237,7 @@ MOVED: dict[str, dict[str, str]] = {
 _INTERNAL = "it was an internal of the published package that its users do not import"
 _CACHE = "`prepare` of a decoder returns its cache, see rl4co.models.zoo.am.DecoderCache"
 _SHOP_FEATURES = "use rl4co.models.zoo.l2d.features.Shop, which computes all features"
+_TAGS = "no command waits for input; set tags=[...] in the configuration"
 _RENDER = "use env.render(td), which draws the current solution"
 
 _AUGMENTATION_NAMES = "dihedral_8_augmentation_wrapper symmetric_transform get_augment_function"
@@ -326,7 +332,9 @@ MISSING: dict[str, dict[str, str]] = {
         "forward_pointer_attn_eas_lay forward_eas": ("use AdaptedDecoder of this module")
     },
     "rl4co.models.zoo.glop.adapter": {
-        "adapter_map": "adapters are chosen by the environment, see GLOPPolicy"
+        "adapter_map": "adapters are chosen by the environment, see GLOPPolicy",
+        "TSP2SHPPAdapter": "use TSPAdapter of this module",
+        "VRP2SubTSPAdapter": "use CVRPAdapter of this module",
     },
     "rl4co.models.zoo.glop.policy": {
         "SubProblemSolverType": "subprob_solver is a name or a callable, see GLOPPolicy"
@@ -377,9 +385,8 @@ MISSING: dict[str, dict[str, str]] = {
     },
     "rl4co.utils.optim_helpers": {"get_pytorch_lr_schedulers get_pytorch_optimizers": _INTERNAL},
     "rl4co.utils.utils": {"save_file": _INTERNAL},
-    "rl4co.utils.rich_utils": {
-        "enforce_tags": "no command waits for input; set tags=[...] in the configuration"
-    },
+    "rl4co.utils": {"enforce_tags": _TAGS},
+    "rl4co.utils.rich_utils": {"enforce_tags": _TAGS},
 }
 
 #: Published module (with all below it) without a counterpart → why, and what to use.
