@@ -106,23 +106,26 @@ def evaluate(
     source = _choose(checkpoint, env, num_loc)
     policy, environment = _load(source, place, env, num_loc, param, allow_class)
     instances = as_instances(environment, size if data is None else data)
+    settings = {
+        "batch_size": batch_size,
+        "samples": samples,
+        "num_augment": num_augment,
+        "num_starts": num_starts,
+        "temperature": temperature,
+        "top_p": top_p,
+        "top_k": top_k,
+        "beam_width": beam_width,
+        "seed": seed,
+        **key_values("--option", option),
+    }
     result = evaluate_policy(
         environment,
         policy,
         instances,
         method,
-        batch_size=batch_size,
-        samples=samples,
-        num_augment=num_augment,
-        num_starts=num_starts,
-        temperature=temperature,
-        top_p=top_p,
-        top_k=top_k,
-        beam_width=beam_width,
-        seed=seed,
         progress=not json_output and sys.stderr.isatty(),
         save_path=save,
-        **key_values("--option", option),
+        **settings,
     )
     rewards = result["rewards"]
     summary: dict[str, Any] = {
