@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import time
 
 from collections.abc import Callable
@@ -302,10 +301,11 @@ def shop_policy(problem: str, encoder: str) -> Any:
     make = package("models").L2DPolicy4PPO
     if encoder != "matnet":
         return make(env_name=problem, het_emb=encoder == "hgnn")
-    if importlib.util.find_spec("rl4co.models.zoo.matnet.matnet_w_sa") is None:
+    try:  # the published package has no name for this encoder
+        make_encoder = package("models.zoo.matnet.matnet_w_sa").Encoder
+    except ImportError:
         return make(env_name=problem, encoder=encoder)
-    # the published package has no name for this encoder
-    extractor = package("models.zoo.matnet.matnet_w_sa").Encoder(
+    extractor = make_encoder(
         embed_dim=64,
         num_heads=8,
         num_layers=2,

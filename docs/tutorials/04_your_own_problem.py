@@ -73,7 +73,7 @@ class AntennaEnv(RL4COEnvBase):
         return int(state["num_antennas"].min()), int(state["num_antennas"].max())
 
 
-check_env(AntennaEnv())  # random episodes; says in words what is wrong, if anything is
+check_env(AntennaEnv())  # random episodes; explains every problem that it finds
 
 # %% [markdown]
 # A **state** is a mapping of tensors with any number of leading batch axes `*B`. The hooks are
@@ -81,8 +81,8 @@ check_env(AntennaEnv())  # random episodes; says in words what is wrong, if anyt
 # while an episode runs.
 #
 # Mask and check are written independently: `_action_mask` says what may come next, `_violations`
-# judges complete solutions. `check_env` plays one against the other. Try it: let the mask allow
-# everything.
+# judges complete solutions. A mask must leave an action to every instance until it is `done`. `check_env`
+# compares mask and check. Try it: let the mask allow everything.
 
 # %%
 class Careless(AntennaEnv):
@@ -222,7 +222,9 @@ figure.legend(loc="outside lower right", ncols=3, frameon=False);
 # %% [markdown]
 # ## Where to go next
 #
-# - To add the problem to the library, or to a package of yours, put these parts into files: the recipe
-#   in `CONTRIBUTING.md`. Tests, the command line and all methods then find it by its name.
+# - On the command line, with environment and embeddings in `antennas.py` of the working folder: `rl4co train
+#   --import antennas experiment=quick model=am env.name=antennas '~env.generator_params'`. A package names them in
+#   its `pyproject.toml` instead: entry points `rl4co.envs` and `rl4co.embeddings`, `antennas = "package:AntennaEnv"`.
+# - To add the problem to the library, follow the recipe in `CONTRIBUTING.md`.
 # - [Your own policy part](05_your_own_policy_part.md): more than embeddings.
 # - [Environments](../environments.md): distributions, checks, solvers.

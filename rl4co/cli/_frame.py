@@ -8,7 +8,7 @@ import json
 import sys
 import warnings
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Annotated, Any, TypeVar
 
 import typer
@@ -109,18 +109,38 @@ def say(text: str) -> None:
 
 
 def show(title: str, columns: tuple[str, ...], rows: Iterable[tuple[Any, ...]]) -> None:
-    """Prints a table of plain texts (brackets are no markup) and other things that rich prints."""
+    """Prints a table of plain texts (brackets are no markup) and other things that rich prints.
+
+    Where the words of a row do not fit into a line, a row becomes a block with a line per column.
+    """
     from rich import box
     from rich.table import Column, Table
     from rich.text import Text
 
     from rl4co.core.console import Console
 
+    console = Console()
+    cells = [tuple(Text(cell) if isinstance(cell, str) else cell for cell in row) for row in rows]
     # Long words are broken rather than cut off.
     table = Table(*(Column(name, overflow="fold") for name in columns), box=box.SIMPLE_HEAD)
-    for row in rows:
-        table.add_row(*(Text(cell) if isinstance(cell, str) else cell for cell in row))
-    console = Console()
+    if _least_width(columns, cells) > console.width:
+        table = Table("", Column("", overflow="fold"), box=box.SIMPLE_HEAD, show_header=False)
+        for row in cells:
+            for name, cell in zip(columns, row, strict=True):
+                table.add_row(Text(name), cell)
+            table.add_section()
+    else:
+        for row in cells:
+            table.add_row(*row)
     # Not the table's own title, which is broken into lines as wide as the table.
     console.print(Text(title, style="bold"), soft_wrap=True)
     console.print(table)
+
+
+def _least_width(columns: tuple[str, ...], rows: Sequence[tuple[Any, ...]]) -> int:
+    """Width of a table whose columns are as wide as their longest word."""
+    words = [
+        max(len(word) for cell in column for word in (*str(cell).split(), ""))
+        for column in zip(columns, *rows, strict=True)
+    ]
+    return sum(words) + 2 * len(words)

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
-import sys
-
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -76,19 +72,3 @@ def key_values(flag: str, entries: list[str] | None) -> dict[str, Any]:
     values = OmegaConf.to_container(OmegaConf.from_dotlist(entries))
     assert isinstance(values, dict)
     return {str(key): value for key, value in values.items()}
-
-
-def search_working_folder(names: list[str] | None) -> list[str]:
-    """Names of `--import` or `--allow-class`; if any, the working folder is searched as well."""
-    if names and str(Path.cwd()) not in sys.path:
-        sys.path.insert(0, str(Path.cwd()))
-    return names or []
-
-
-def import_modules(names: list[str] | None) -> None:
-    """Imports modules for what they register."""
-    for name in search_working_folder(names):
-        try:
-            importlib.import_module(name)
-        except ModuleNotFoundError as error:
-            raise ConfigError(f"expected --import MODULE, got {name!r}: {error}") from error

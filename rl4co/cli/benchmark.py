@@ -14,10 +14,9 @@ from rl4co.cli._interrupts import exit_code
 from rl4co.cli._options import (
     AllowClasses,
     Imports,
-    import_modules,
-    search_working_folder,
 )
 from rl4co.core.errors import ConfigError
+from rl4co.core.imports import import_modules, search_working_folder
 
 if TYPE_CHECKING:
     from rl4co.tasks.benchmark import BenchmarkSpec, Report

@@ -36,11 +36,10 @@ from rl4co.cli._options import (
     TopK,
     TopP,
     generator_params,
-    import_modules,
     key_values,
-    search_working_folder,
 )
 from rl4co.core.errors import ConfigError
+from rl4co.core.imports import import_modules, search_working_folder
 from rl4co.core.registry import ENVS
 from rl4co.pretrained import AUTO, ModelSource, find_model, nearest_model
 from rl4co.tasks.methods import find_method

@@ -11,8 +11,9 @@ from typing import Annotated
 import typer
 
 from rl4co.cli._frame import DebugFlag, JsonFlag, app, reports_errors, show, stderr
-from rl4co.cli._options import Imports, import_modules
+from rl4co.cli._options import Imports
 from rl4co.core.errors import UnknownNameError
+from rl4co.core.imports import import_modules
 from rl4co.tasks.catalogue import CATALOGUE
 
 

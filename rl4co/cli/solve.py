@@ -22,11 +22,11 @@ from rl4co.cli._options import (
     Temperature,
     TopK,
     TopP,
-    search_working_folder,
 )
 from rl4co.cli._outcomes import report
 from rl4co.cli._solve_method import SolveMethod, TimeSplit, read_reference
 from rl4co.core.errors import ConfigError
+from rl4co.core.imports import search_working_folder
 from rl4co.tasks.methods import METHODS, SEARCHES
 
 if TYPE_CHECKING:

@@ -25,15 +25,20 @@ class UnknownNameError(RL4COError, LookupError):
         name: The unknown name.
         known: All valid names.
         hint: What to do instead, if more is known than the nearest name.
+        remedy: How another name becomes known.
     """
 
-    def __init__(self, kind: str, name: object, known: Iterable[str], hint: str = "") -> None:
+    def __init__(
+        self, kind: str, name: object, known: Iterable[str], hint: str = "", remedy: str = ""
+    ) -> None:
         self.kind, self.name, self.known = kind, name, sorted(known)
         close = difflib.get_close_matches(str(name), self.known, n=1, cutoff=0.5)
         if not hint and close:
             hint = f"did you mean {close[0]!r}?"
         hint = f"{hint} " if hint else ""
-        super().__init__(f"no {kind} {name!r}; {hint}known: {', '.join(self.known) or '(none)'}")
+        listed = ", ".join(self.known) or "(none)"
+        remedy = f"; {remedy}" if remedy else ""
+        super().__init__(f"no {kind} {name!r}; {hint}known: {listed}{remedy}")
 
 
 class RegistryError(RL4COError, RuntimeError):

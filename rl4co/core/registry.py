@@ -28,6 +28,9 @@ from rl4co.core.errors import RegistryError, UnknownNameError
 T = TypeVar("T")
 D = TypeVar("D")
 
+#: How a custom name becomes known.
+IMPORT_FIRST = "for a custom one, import its module first (on the command line: --import MODULE)"
+
 
 def entry_points(group: str) -> tuple[metadata.EntryPoint, ...]:
     """The entry points of a group in all installed packages."""
@@ -106,7 +109,7 @@ class Registry(Mapping[str, T], Generic[T]):
             return plugins[name].value
         if name in self._entries:
             return self._entries[name].__module__
-        raise UnknownNameError(self.kind, name, self.names())
+        raise UnknownNameError(self.kind, name, self.names(), remedy=IMPORT_FIRST)
 
     def source(self, name: str) -> Path | None:
         """File that defines `name`, modules without importing it; None for plug-ins."""
@@ -146,7 +149,7 @@ class Registry(Mapping[str, T], Generic[T]):
             entry = plugins[name].load()
             self._entries.setdefault(name, entry)
         else:
-            raise UnknownNameError(self.kind, name, self.names())
+            raise UnknownNameError(self.kind, name, self.names(), remedy=IMPORT_FIRST)
 
     def _modules(self) -> dict[str, tuple[str, Path]]:
         """Name → dotted module and file, read from the folders of the packages."""

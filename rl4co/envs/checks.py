@@ -86,7 +86,8 @@ def find_faults(
         except OutOfTimeError as error:
             return {"random rollouts work": [_without_answer("a random rollout", error)]}
         except Exception as error:
-            finding = f"a random rollout fails with {describe(error)}; nothing else was checked"
+            cause = _shape_of_done(env, batch_size) or describe(error)
+            finding = f"a random rollout fails with {cause}; nothing else was checked"
             return {"random rollouts work": [finding]}
         findings = {}
         for rule, check in _rules(env):
@@ -137,3 +138,19 @@ def _preserved_random_state(seed: int) -> Iterator[None]:
     finally:
         np.random.set_state(numpy_state)
         random.setstate(python_state)
+
+
+def _shape_of_done(env: RL4COEnvBase, batch_size: int) -> str | None:
+    """Whether `done` has a wrong shape, which shows as another error elsewhere."""
+    try:
+        state = env.reset(batch_size=batch_size)
+        action = state["action_mask"].int().argmax(-1)
+        done = env._transition(dict(state.items()), action)["done"]
+    except Exception:
+        return None
+    if list(done.shape) == [batch_size, 1]:
+        return None
+    return (
+        f"done of shape {list(done.shape)} from _transition, expected {[batch_size, 1]}; add the "
+        "last axis by .unsqueeze(-1)"
+    )

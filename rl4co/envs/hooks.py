@@ -16,7 +16,7 @@ from torch import Tensor
 
 from rl4co.core.errors import UnsupportedError
 from rl4co.core.graphs import CandidateGraph
-from rl4co.data.augment import NAMED_AUGMENTATIONS
+from rl4co.data.augment import NAMED_AUGMENTATIONS, has_coordinates
 
 if TYPE_CHECKING:
     from rl4co.envs.generator import Generator
@@ -85,9 +85,11 @@ class ProblemHooks:
     def augmentations(self) -> tuple[str, ...]:
         """Names of the augmentations (:mod:`rl4co.data.augment`) that keep the costs of solutions.
 
-        Those are all where costs are made of Euclidean distances.
+        Those are all where costs are made of Euclidean distances, and none where instances have no
+        coordinates.
         """
-        return NAMED_AUGMENTATIONS
+        shapes = {**self.instance_shapes, **self.optional_shapes}
+        return () if shapes and not has_coordinates(shapes) else NAMED_AUGMENTATIONS
 
     def _start_actions(self, state: State, num_starts: int) -> Tensor:
         """The first `num_starts` distinct feasible first actions `[*B, S]`.

@@ -70,7 +70,7 @@ def formulation_function(env: RL4COEnvBase, name: str, method: str) -> Callable[
         supported = [key for key in FORMULATIONS.names() if hasattr(FORMULATIONS[key], name)]
         raise UnsupportedError(
             f"expected an environment with a formulation for {method} ({', '.join(supported)}), "
-            f"got {env.name!r}; add `{name}` to rl4co/solvers/formulations/{env.name}.py"
+            f"got {env.name!r}; register a formulation with `{name}` (FORMULATIONS)"
         )
     return function
 

@@ -113,7 +113,7 @@ CATALOGUE: dict[str, Callable[[], dict[str, str]]] = {
         **_table("rl4co.decoding.strategies", "_STRATEGIES"),
         **_registered(DECODING),
     },
-    "methods": method_names,
+    "methods": lambda: {**method_names(), **_registered(DECODING)},
     "solvers": functools.partial(_registered, SOLVERS),
     "embeddings": functools.partial(_registered, EMBEDDINGS),
     "kernels": _kernels,

@@ -25,11 +25,15 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 METRICS_FILE = "metrics.csv"
-_OVERRIDES = Path(".hydra") / "overrides.yaml"
+OVERRIDES = Path(".hydra") / "overrides.yaml"
 #: Metrics that the table shows by default, where any run has them.
 DEFAULT_METRICS = ("train/reward", "val/reward", "test/reward")
 #: The metric of the plot by default.
 DEFAULT_CURVE = "val/reward"
+#: Overrides that say where a run is.
+_PLACE = re.compile(r"(ckpt_path|paths|hydra)(\.|$)")
+#: Letters in a line of the legend.
+_LEGEND_WIDTH = 90
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,13 +76,13 @@ def collect_runs(folder: str | os.PathLike[str]) -> list[RunRecord]:
     root = Path(folder)
     if not root.is_dir():
         raise FileNotFoundError(f"expected a folder with runs, got no such folder: {root}")
-    files: dict[Path, list[Path]] = {path.parent.parent: [] for path in root.rglob(str(_OVERRIDES))}
+    files: dict[Path, list[Path]] = {path.parent.parent: [] for path in root.rglob(str(OVERRIDES))}
     for file in root.rglob(METRICS_FILE):
         owner = next((parent for parent in file.parents if parent in files), file.parent)
         files.setdefault(owner, []).append(file)
     if not files:
         raise ConfigError(
-            f"expected runs below {root}, got no {_OVERRIDES} and no {METRICS_FILE}; pass the "
+            f"expected runs below {root}, got no {OVERRIDES} and no {METRICS_FILE}; pass the "
             "folder of a sweep, such as logs/train/multiruns/..."
         )
     places = sorted(files, key=lambda place: _natural(str(place)))
@@ -89,7 +93,7 @@ def collect_runs(folder: str | os.PathLike[str]) -> list[RunRecord]:
 
 
 def _read_run(root: Path, place: Path, files: Sequence[Path]) -> RunRecord:
-    overrides = place / _OVERRIDES
+    overrides = place / OVERRIDES
     settings: dict[str, str] = {}
     if overrides.is_file():
         from omegaconf import OmegaConf
@@ -102,7 +106,7 @@ def _read_run(root: Path, place: Path, files: Sequence[Path]) -> RunRecord:
         for name, points in read_metrics(file).items():
             curves.setdefault(name, {}).update(points)
     return RunRecord(
-        name=place.relative_to(root).as_posix(),
+        name=place.relative_to(root).as_posix() if place != root else root.resolve().name,
         settings=settings,
         curves={name: sorted(points.items()) for name, points in curves.items()},
         failed=(place / "error.log").is_file(),
@@ -125,12 +129,21 @@ def read_metrics(file: Path) -> dict[str, dict[int, float]]:
     return curves
 
 
-def differing_settings(runs: Sequence[RunRecord]) -> list[str]:
-    """Overrides that differ between runs (of a single run, all of them)."""
-    names = dict.fromkeys(name for run in runs for name in run.settings)
-    if len(runs) == 1:
-        return list(names)
-    return [name for name in names if len({run.settings.get(name) for run in runs}) > 1]
+def differing_settings(runs: Sequence[RunRecord]) -> dict[str, str]:
+    """Overrides that differ between runs, and the short name of each: its last part, if unique.
+
+    Folders and checkpoints are left out: they say where a run is, not what it is.
+    """
+    names = [
+        name
+        for name in dict.fromkeys(name for run in runs for name in run.settings)
+        if len({run.settings.get(name) for run in runs}) > 1 and not _PLACE.match(name)
+    ]
+    last = [name.rpartition(".")[2] for name in names]
+    return {
+        name: short if last.count(short) == 1 else name
+        for name, short in zip(names, last, strict=True)
+    }
 
 
 def table_of_runs(
@@ -147,10 +160,11 @@ def table_of_runs(
         if name not in curves:
             raise UnknownNameError("metric", name, curves)
     shown = [name for name in metrics or DEFAULT_METRICS if name in curves]
+    settings = differing_settings(runs)
     records = []
     for run in runs:
         record: dict[str, str | int | float | None] = {"run": run.name}
-        record |= {name: run.settings.get(name, "") for name in differing_settings(runs)}
+        record |= {short: run.settings.get(name, "") for name, short in settings.items()}
         record |= {"status": run.status, "steps": run.steps}
         for name in shown:
             values = [value for _, value in run.curves.get(name, ())]
@@ -174,13 +188,14 @@ def plot_curves(runs: Sequence[RunRecord], metric: str = DEFAULT_CURVE) -> Figur
     curves = [(run, run.curves[metric]) for run in runs if metric in run.curves]
     if not curves:
         return None
-    names = [name for name in differing_settings(runs) if name != "seed"]
+    settings = differing_settings(runs)
+    names = [name for name in settings if name != "seed"]
     figure = Figure(figsize=(7.5, 4.8), layout="constrained")
     ax = figure.subplots()
     colors: dict[str, str] = {}
     for run, points in curves:
-        label = ", ".join(f"{name}={run.settings.get(name, '')}" for name in names)
-        label = label or (run.name if "seed" not in differing_settings(runs) else metric)
+        label = ", ".join(f"{settings[name]}={run.settings.get(name, '')}" for name in names)
+        label = label or (run.name if "seed" not in settings else metric)
         is_first = label not in colors
         color = colors.setdefault(label, f"C{len(colors)}")
         steps, values = zip(*points, strict=True)
@@ -191,7 +206,10 @@ def plot_curves(runs: Sequence[RunRecord], metric: str = DEFAULT_CURVE) -> Figur
     ax.set(xlabel="training step", ylabel=metric)
     ax.grid(color="#d9dde4", linewidth=0.7)
     ax.spines[["top", "right"]].set_visible(False)
-    ax.legend(frameon=False, fontsize=9)
+    longest = max(map(len, colors))
+    figure.legend(
+        loc="outside lower left", ncols=max(1, _LEGEND_WIDTH // longest), frameon=False, fontsize=9
+    )
     return figure
 
 

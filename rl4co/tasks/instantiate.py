@@ -28,6 +28,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from rl4co.core.arguments import reject_unknown_arguments
 from rl4co.core.errors import ConfigError, MissingDependencyError, RL4COError
+from rl4co.core.imports import import_modules
 
 if TYPE_CHECKING:
     from lightning.pytorch import Callback, LightningModule
@@ -263,8 +264,12 @@ def close_loggers() -> None:
 
 
 def extras(cfg: DictConfig) -> None:
-    """Applies `cfg.extras` before a run: hides warnings, prints the configuration."""
+    """Applies `cfg.extras` before a run: imports modules, hides warnings, prints the configuration.
+
+    Modules may be in the working folder.
+    """
     settings = cfg.get("extras") or {}
+    import_modules(settings.get("imports"))
     if settings.get("ignore_warnings"):
         warnings.filterwarnings("ignore")
     if settings.get("print_config") and is_rank_zero():

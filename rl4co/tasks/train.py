@@ -26,6 +26,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBaseException
 
 from rl4co.core.errors import ConfigError, RL4COError, UnknownNameError
+from rl4co.tasks.collect import OVERRIDES
 from rl4co.tasks.instantiate import (
     build,
     extras,
@@ -187,18 +188,23 @@ def _fresh_seed() -> int:
     return int(os.environ[_SEED_VARIABLE])
 
 
-def main() -> None:
+def main(resume: Path | None = None) -> None:
     """Entry point of the command line: composes the configuration from `sys.argv` and runs it.
 
     A folder `configs` with a `main.yaml` beside the script that runs takes the place of the
     packaged one. Errors that the user can fix end in a short message and exit code 2;
     `HYDRA_FULL_ERROR=1` shows their tracebacks.
+
+    Args:
+        resume: Folder of an interrupted run to continue.
     """
     wants_traceback = os.environ.get("HYDRA_FULL_ERROR") == "1"
     # Configurations may refer to it (`paths.root_dir`).
     os.environ.setdefault("PROJECT_ROOT", str(Path(sys.argv[0]).resolve().parent))
     start = hydra.main(version_base="1.3", config_path=str(config_folder()), config_name="main")
     try:
+        if resume is not None:
+            sys.argv[1:1] = overrides_to_resume(resume)
         with _errors_pass_through():
             start(_application)()
     except (RL4COError, HydraException, OmegaConfBaseException, OSError) as error:
@@ -216,6 +222,26 @@ def main() -> None:
         signal_name, checkpoint = stopped
         _print_error(f"stopped by {signal_name}; go on with ckpt_path={checkpoint}")
         sys.exit(INTERRUPTED if signal_name == "Ctrl-C" else TERMINATED)
+
+
+def overrides_to_resume(folder: Path) -> list[str]:
+    """Arguments of the command line that continue an interrupted run in its folder.
+
+    Args:
+        folder: Folder of the run, with `.hydra` and `checkpoints`.
+
+    Raises:
+        FileNotFoundError: It is no folder of a run, or the run has no checkpoint.
+    """
+    overrides, checkpoint = folder / OVERRIDES, folder / "checkpoints" / "last.ckpt"
+    for file in (overrides, checkpoint):
+        if not file.is_file():
+            raise FileNotFoundError(
+                f"expected the folder of a run that can be continued, got {folder} without "
+                f"{file.relative_to(folder)}; `rl4co train` prints the folder of a run"
+            )
+    kept = [str(each) for each in OmegaConf.load(overrides) if "ckpt_path=" not in str(each)]
+    return [*kept, f"ckpt_path='{checkpoint}'", f"hydra.run.dir='{folder}'"]
 
 
 def config_folder() -> Path:

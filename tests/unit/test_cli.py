@@ -292,7 +292,7 @@ def test_further_processes_start_the_training_alone(monkeypatch: pytest.MonkeyPa
     main.__spec__ = ModuleSpec("rl4co.cli.__main__", None)
     monkeypatch.setitem(sys.modules, "__main__", main)
     monkeypatch.setattr(sys, "argv", ["rl4co", "train", "experiment=quick"])
-    monkeypatch.setattr(task, "main", lambda: None)
+    monkeypatch.setattr(task, "main", lambda resume: None)
     assert run("train", "experiment=quick").exit_code == 0
     command = subprocess_script._basic_subprocess_cmd()
     assert command == [sys.executable, task.__file__, "experiment=quick"]

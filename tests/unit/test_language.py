@@ -67,7 +67,9 @@ def files(names: list[str]) -> Iterator[Path]:
         assert place.exists(), f"{name} is no longer there; correct the list CLEAN"
         tree = [place] if place.is_file() else sorted(place.rglob("*"))
         for file in tree:
-            if file.suffix in SUFFIXES and str(file.relative_to(REPOSITORY)) not in EXEMPT:
+            path = file.relative_to(REPOSITORY)
+            is_hidden = any(part.startswith(".") for part in path.parts)
+            if file.suffix in SUFFIXES and not is_hidden and str(path) not in EXEMPT:
                 yield file
 
 

@@ -34,6 +34,7 @@ RULES: tuple[tuple[str, Check], ...] = (
     ("get_action_mask gives the mask of the state", behaviour.mask_agrees),
     ("steps do not read the mask of the state", behaviour.mask_is_derived),
     ("every key keeps its declared shape and dtype", behaviour.keys_keep_their_type),
+    ("keys of instances are declared", behaviour.instance_keys_are_declared),
     (_REWARD, behaviour.reward_is_float),
     (_SIGN, plausibility.reward_has_the_right_sign),
     (_CONSTANT, plausibility.reward_depends_on_the_actions),

@@ -188,6 +188,17 @@ def keys_keep_their_type(probe: Probe, episode: Episode) -> Findings:
         )
 
 
+def instance_keys_are_declared(probe: Probe) -> Findings:
+    """The keys of generated instances are declared, so that their shapes and values are checked."""
+    declared = {**probe.env.instance_shapes, **probe.env.optional_shapes}
+    unknown = sorted(set(probe.episodes[0].instances.keys()) - set(declared))
+    if declared and unknown:
+        yield (
+            f"the generator draws {quoted(unknown)}, which no instance is checked for; add the "
+            "axes to instance_shapes, or to optional_shapes if an instance may lack them"
+        )
+
+
 @each_solution
 def reward_is_float(probe: Probe, episode: Episode) -> Findings:
     """`get_reward` gives one finite float per instance, from any state of an episode."""

@@ -33,7 +33,13 @@ def mask_means_allowed(probe: Probe) -> Findings:
     for episode in probe.episodes:
         if _is_sound(probe, episode):
             continue
-        if _solves(probe, episode, lambda mask, taken: ~mask):
+        allowed: list[bool] = []  # a mask that never allows anything is not inverted
+
+        def complement(mask: Tensor, taken: Tensor, allowed: list[bool] = allowed) -> Tensor:
+            allowed.append(bool(mask.any()))
+            return ~mask
+
+        if _solves(probe, episode, complement) and any(allowed):
             yield (
                 "the mask is inverted: solutions of the actions that it forbids are complete and "
                 "valid, those of the others are not; return True for allowed actions from "

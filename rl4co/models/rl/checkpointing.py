@@ -26,7 +26,7 @@ from torch import nn
 from rl4co.core.arguments import NotPlainError, RecordsArguments, plain
 from rl4co.core.errors import ConfigError, FileFormatError, RL4COError, UnknownNameError
 from rl4co.core.lazy import exported_names, resolve
-from rl4co.core.registry import ENVS, MODELS
+from rl4co.core.registry import ENVS, IMPORT_FIRST, MODELS
 from rl4co.data.digest import check_digest
 from rl4co.models.policies.budget import parameter_budget, reject_oversized_arguments
 from rl4co.models.policies.custom_classes import (
@@ -316,7 +316,7 @@ def _rebuild(entry: Mapping[str, Any], allowed: AllowedClasses) -> Any:
     path = f"{record.get('module', '')}.{record['class']}"
     cls: Any = find_allowed(path, allowed) or library_class(path) or _library_class(record)
     if not (isinstance(cls, type) and issubclass(cls, RecordsArguments)):
-        raise UnknownNameError("class", record["class"], _exported_classes())
+        raise UnknownNameError("class", record["class"], _exported_classes(), remedy=IMPORT_FIRST)
     arguments = record["arguments"].items()
     return cls(**{name: _rebuild(argument, allowed) for name, argument in arguments})
 

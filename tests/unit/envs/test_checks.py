@@ -9,6 +9,8 @@ import functools
 import random
 import re
 
+from typing import ClassVar
+
 import numpy as np
 import pytest
 import torch
@@ -105,6 +107,33 @@ class NoWayToWait(CVRPEnv):
 
     def _action_mask(self, state):
         return super()._action_mask(state) & ~state["visited"].all(-1, keepdim=True)
+
+
+class AllowsNothing(TSPEnv):
+    """No action is allowed, from the first step on."""
+
+    def _action_mask(self, state):
+        return torch.zeros_like(super()._action_mask(state))
+
+
+class DoneWithoutAxis(TSPEnv):
+    """One value per instance, without the last axis, which the mask needs."""
+
+    def _transition(self, state, action):
+        changes = super()._transition(state, action)
+        return {**changes, "done": changes["done"].squeeze(-1)}
+
+    def _action_mask(self, state):
+        done = state.get("done", torch.zeros_like(state["i"], dtype=torch.bool))
+        return super()._action_mask(state) | done
+
+
+class UndeclaredKey(CVRPEnv):
+    """Demands of instances are not checked, since they are not declared."""
+
+    instance_shapes: ClassVar = {
+        key: shape for key, shape in CVRPEnv.instance_shapes.items() if key != "demand"
+    }
 
 
 class EndsInNothing(TSPEnv):
@@ -516,6 +545,9 @@ BROKEN = [
     (IgnoresCapacity, "('no route exceeds the vehicle capacity', instances"),
     (NoWayToWait, "the mask allows no action in finished instances"),
     (EndsInNothing, "the mask allows no action in finished instances"),
+    (AllowsNothing, "the mask allows no action in instances"),
+    (DoneWithoutAxis, "add the last axis by .unsqueeze(-1)"),
+    (UndeclaredKey, "the generator draws 'demand', which no instance is checked for"),
     (MaskIsMemory, "'available' after step 1 depend on the action_mask of the state before"),
     (CountsOnItself, "an episode changes the attributes 'counted' of the environment"),
     (CountsSteps, "an episode changes the attributes 'steps' of the environment"),

@@ -54,10 +54,22 @@ def test_a_table_of_what_differs(sweep: Path):
     records = table_of_runs(collect_runs(sweep))
     assert [record["run"] for record in records] == ["8", "9", "10", "11"]
     assert records[1] == {
-        "run": "9", "model.rate": "0.001", "seed": "2", "status": "tested", "steps": 29,
+        "run": "9", "rate": "0.001", "seed": "2", "status": "tested", "steps": 29,
         "train/reward": -6.0, "val/reward": -5.75, "best val/reward": -5.5, "test/reward": -5.25,
     }  # fmt: skip
     assert records[3]["status"] == "failed" and records[3]["val/reward"] is None
+
+
+def test_names_of_settings(tmp_path: Path):
+    """The last part, where that is unique; where a run is does not count as a setting."""
+    for k in range(2):
+        changes = [f"env.size={k}", f"model.size={k}", f"model.rate={k}", f"ckpt_path={k}.ckpt"]
+        add_run(tmp_path / str(k), [*changes, f"hydra.run.dir={k}"], [])
+    runs = collect_runs(tmp_path)
+    assert list(table_of_runs(runs)[0]) == [
+        "run", "env.size", "model.size", "rate", "status", "steps"
+    ]  # fmt: skip
+    assert list(table_of_runs(runs[:1])[0]) == ["run", "status", "steps"]
 
 
 def test_resumed_runs_are_one(tmp_path: Path):
@@ -75,7 +87,7 @@ def test_files_and_plot(sweep: Path, tmp_path: Path):
     files = write_collection(runs, tmp_path / "out")
     assert [file.name for file in files] == ["runs.md", "runs.csv", "runs.png"]
     lines = files[0].read_text().splitlines()
-    assert lines[0].startswith("| run | model.rate | seed | status |") and len(lines) == 6
+    assert lines[0].startswith("| run | rate | seed | status |") and len(lines) == 6
     with files[1].open(newline="") as file:
         assert [row["val/reward"] for row in csv.DictReader(file)] == [
             "-4.75",
@@ -84,9 +96,8 @@ def test_files_and_plot(sweep: Path, tmp_path: Path):
             "",
         ]
     (ax,) = plot_curves(runs).axes
-    assert [text.get_text() for text in ax.get_legend().get_texts()] == [
-        "model.rate=0.001", "model.rate=0.0001",
-    ]  # fmt: skip
+    (legend,) = ax.figure.legends
+    assert [text.get_text() for text in legend.get_texts()] == ["rate=0.001", "rate=0.0001"]
     assert len(ax.lines) == 3 and ax.lines[0].get_color() == ax.lines[1].get_color()
     assert plot_curves(runs, "val/nothing") is None
 

@@ -31,6 +31,7 @@ from rl4co.models import POMO, AttentionModel
 from rl4co.models.rl.checkpointing import describe_model
 from rl4co.tasks.instantiate import (
     build,
+    extras,
     get_metric_value,
     get_pylogger,
     instantiate_callbacks,
@@ -39,7 +40,7 @@ from rl4co.tasks.instantiate import (
     instantiate_model,
     show_versions,
 )
-from rl4co.tasks.train import explain, load_config, run, seed_run
+from rl4co.tasks.train import explain, load_config, overrides_to_resume, run, seed_run
 from rl4co.training.folder_lock import FolderLock
 
 REPOSITORY = Path(__file__).resolve().parents[3]
@@ -223,6 +224,32 @@ def test_model_checkpoint_shorthand(tmp_path: Path):
     """The paper's top-level `model_checkpoint` overrides the callback."""
     run(tiny(tmp_path, "test=false", "+model_checkpoint.filename='best_{epoch:02d}'"))
     assert (tmp_path / "checkpoints" / "best_00.ckpt").is_file()
+
+
+def test_continuing_a_run_by_its_folder(tmp_path: Path):
+    """Its overrides are repeated, but for the checkpoint that it began from itself."""
+    with pytest.raises(FileNotFoundError, match=r"overrides\.yaml"):
+        overrides_to_resume(tmp_path)
+    (tmp_path / ".hydra").mkdir()
+    (tmp_path / ".hydra" / "overrides.yaml").write_text("- seed=3\n- ckpt_path=old.ckpt\n")
+    with pytest.raises(FileNotFoundError, match=r"last\.ckpt"):
+        overrides_to_resume(tmp_path)
+    (tmp_path / "checkpoints").mkdir()
+    (tmp_path / "checkpoints" / "last.ckpt").touch()
+    assert overrides_to_resume(tmp_path) == [
+        "seed=3", f"ckpt_path='{tmp_path}/checkpoints/last.ckpt'", f"hydra.run.dir='{tmp_path}'"
+    ]  # fmt: skip
+
+
+def test_modules_to_import(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """`extras.imports`, which `--import` sets, finds modules of the working folder."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    (tmp_path / "my_registrations.py").write_text("import sys; sys.registered = True\n")
+    extras(load_config([*TINY, "extras.imports=[my_registrations]"]))
+    assert sys.__dict__.pop("registered")
+    with pytest.raises(ConfigError, match="no_such_module"):
+        extras(load_config([*TINY, "extras.imports=[no_such_module]"]))
 
 
 def test_no_logger_and_no_callbacks(tmp_path: Path):

@@ -56,6 +56,7 @@ class POMO(REINFORCE):
         "val": ("reward", "max_reward", "max_aug_reward"),
         "test": ("reward", "max_reward", "max_aug_reward"),
     }
+    support_reason = "it needs embeddings, and several starts (hook _count_starts)"
 
     def __init__(
         self,
