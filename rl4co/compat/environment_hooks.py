@@ -20,6 +20,7 @@ from torch import Tensor
 
 from rl4co.core.errors import ConfigError, InvalidSolutionError, UnsupportedError
 from rl4co.core.ops import unbatchify
+from rl4co.core.rng import derive_generator
 from rl4co.envs.arguments import reject_masked
 from rl4co.envs.generator import Generator
 from rl4co.envs.hooks import ProblemHooks, State
@@ -231,6 +232,11 @@ def _make_specs(env: Any) -> None:
         env._make_spec(env.generator)
 
 
+def _spec_instance(env: Any) -> TensorDict:
+    """An instance from a batch of one: some published generators need a batch axis."""
+    return env.generator([1], rng=derive_generator("specs"))[0]
+
+
 def _spec_state(env: Any, instance: TensorDictBase) -> TensorDict:
     """A state without a `solution`, whose length is unknown."""
     state = env.initial_state(instance)
@@ -252,6 +258,7 @@ STARTS = ("get_num_starts", "select_start_nodes")
 #: Defaults of a class with a published `_reset` or `_step` for hooks that it does not define.
 DEFAULTS: dict[str, Callable[..., Any]] = {
     "_action_mask": _mask_of_state,
+    "_spec_instance": _spec_instance,
     "_violations": _no_violations,
     "_count_starts": _count_allowed_starts,
     "_most_starts": _most_starts,

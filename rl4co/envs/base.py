@@ -497,8 +497,8 @@ class RL4COEnvBase(RecordsArguments, ProblemHooks, EnvBase):
         return TensorDict(state, batch_size=td.batch_size, device=self.device)
 
     def _spec_instance(self) -> TensorDict:
-        """An instance that specs are made from, of a batch: custom samplers may need that axis."""
-        return self.generator([1], rng=derive_generator("specs"))[0]
+        """An instance that specs are made from."""
+        return self.generator([], rng=derive_generator("specs"))
 
     def _spec_state(self, instance: TensorDictBase) -> TensorDict:
         """A state that specs are made from; it must not touch any random stream in use."""

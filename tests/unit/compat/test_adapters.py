@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import torch
 
-from tensordict import TensorDict
 from torch.utils.data import DataLoader
 
 from rl4co.compat.finder import NoCounterpartError
@@ -174,31 +173,6 @@ def test_distributions_take_positional_arguments():
         locs = TSPGenerator(num_loc=9, loc_distribution=sampler)(4)["locs"]
         assert locs.shape == (4, 9, 2) and locs.min() >= 0 and locs.max() <= 1
     assert Cluster(2).n_cluster == 2
-
-
-class Ring:
-    """Points on a circle, by a sampler that unpacks its size as the published ones do."""
-
-    def sample(self, size):
-        batch_size, num_loc, _ = size
-        angles = torch.rand(batch_size, num_loc)
-        return torch.stack([angles.cos(), angles.sin()], -1)
-
-
-class RingGenerator(TSPGenerator):
-    """The same points, by a generator that has one batch axis."""
-
-    def _generate(self, batch_size):
-        locs = Ring().sample((batch_size[0], self.num_loc, 2))
-        return TensorDict({"locs": locs}, batch_size=batch_size)
-
-
-@pytest.mark.parametrize(
-    "generator", [TSPGenerator(num_loc=5, loc_sampler=Ring()), RingGenerator(num_loc=5)]
-)
-def test_environments_accept_samplers_that_need_a_batch_axis(generator):
-    td = TSPEnv(generator, seed=1).reset(batch_size=[3])
-    torch.testing.assert_close(td["locs"].norm(dim=-1), torch.ones(3, 5))
 
 
 def test_training_helpers(tsp):
